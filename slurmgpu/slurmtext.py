@@ -60,7 +60,7 @@ def format_time(time_s: int | None) -> str:
 
 
 _MEM = re.compile(r"(\d+)(?:\.(\d+))?\s*([kmgt]?)(i?b)?", re.ASCII)
-_KIB = {"k": 1, "": 1024, "m": 1024, "g": 1024**2, "t": 1024**3}
+_KIB: dict[str, int] = {"k": 1, "": 1024, "m": 1024, "g": 1024**2, "t": 1024**3}
 # above this Slurm's own 64-bit flag for memory per CPU is reached; no node is near it
 MAX_MEM_MIB = 1024**4
 
@@ -76,7 +76,7 @@ def parse_mem(text: str) -> int:
     whole, decimals, unit, _ = match.groups()
     digits = decimals or ""
     kib_scaled = int(whole + digits) * _KIB[unit]
-    mib = -(-kib_scaled // (1024 * 10 ** len(digits)))
+    mib: int = -(-kib_scaled // (1024 * 10 ** len(digits)))
     if mib > MAX_MEM_MIB:
         raise ValueError(f"{text!r} is more memory than Slurm can count; write a number and K, M, G or T")
     return mib
@@ -106,7 +106,7 @@ def array_last_index(text: str) -> int:
         if not match:
             raise ValueError(f"{text!r} is not an array; write indexes such as 0-9, 1,3,7 or 0-99%4")
         first, end, step = int(match[1]), int(match[2] or match[1]), match[3]
-        if end < first or step is not None and int(step) == 0:
+        if end < first or (step is not None and int(step) == 0):
             raise ValueError(f"{part!r} holds no index; write the lower one first and a step above 0")
         last = max(last, end)
     return last

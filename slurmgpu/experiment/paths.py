@@ -1,0 +1,111 @@
+"""The job's name, its working directory and its log files, made absolute and safe for Slurm's file patterns."""
+
+import os
+import re
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from slurmgpu.experiment.allocation import Refuse
+from slurmgpu.experiment.spec import Spec
+
+_VARIABLE = re.compile(r"\$(?:(\$)|(\w+)|\{(\w+)\})", re.ASCII)
+# sbatch(1), filename pattern; a number may stand between % and the letter
+_PATTERN = re.compile(r"%(\d*)(.?)", re.DOTALL)
+_LETTERS = frozenset("%AabJjNnrstux")
+NAME_MAX_BYTES = 255  # of one file name on Linux
+
+
+class Place(NamedTuple):
+    """Where a render happens: its folder and environment, on which relative paths, ~ and $NAME depend."""
+
+    folder: str
+    environ: Mapping[str, str]
+
+
+class Paths(NamedTuple):
+    """The job's name and its absolute paths; `notes` are for stderr."""
+
+    name: str
+    chdir: str
+    output: str
+    error: str | None
+    notes: list[str]
+
+    def log_folders(self) -> list[str]:
+        """The folders of the log files, where no pattern stands in them."""
+        files = [self.output, self.error or self.output]
+        return sorted({folder for file in files if "%" not in (folder := os.path.dirname(file))})
+
+
+def paths(spec: Spec, source: str, place: Place, refuse: Refuse) -> Paths:
+    """The name and paths of a job; `source` is the spec's file name, which names a job without a name."""
+    name = spec.name or _name_from(source)
+    notes: list[str] = []
+    chdir = absolute("chdir", spec.chdir, place, refuse) if spec.chdir else place.folder
+    here = Place(chdir, place.environ)
+    default = "%x-%A_%a.out" if spec.array else "%x-%j.out"
+    output = _log("output", spec.output or default, spec, name, here, refuse, notes)
+    error = _log("error", spec.error, spec, name, here, refuse, notes) if spec.error else None
+    return Paths(name, chdir, output, error, notes)
+
+
+def _name_from(source: str) -> str:
+    stem = os.path.basename(source).rsplit(".", 1)[0]
+    return re.sub(r"[^\w.-]+", "-", stem, flags=re.ASCII).strip("-.") or "job"
+
+
+def absolute(key: str, text: str, place: Place, refuse: Refuse) -> str:
+    """An absolute path: `~` and `$NAME` expanded (`$$` is a dollar sign), the rest below `place.folder`."""
+
+    def value_of(match: re.Match[str]) -> str:
+        dollar, plain, braced = match.groups()
+        if dollar:
+            return "$"
+        name = plain or braced
+        if name not in place.environ:
+            refuse(key, f"names ${name}, which is not set here; set it, or write $$ for a dollar sign")
+            return ""
+        return place.environ[name]
+
+    if text == "~" or text.startswith("~/"):
+        home = place.environ.get("HOME")
+        if not home:
+            refuse(key, "starts with ~, but HOME is not set here; write the path in full")
+        text = (home or "/") + text[1:]
+    elif text.startswith("~"):
+        refuse(key, "starts with ~USER, which is not expanded; write the path in full")
+    return os.path.normpath(os.path.join(place.folder, _VARIABLE.sub(value_of, text)))
+
+
+def _log(key: str, text: str, spec: Spec, name: str, place: Place, refuse: Refuse, notes: list[str]) -> str:
+    if "\\" in text:
+        refuse(key, "holds a backslash, with which Slurm turns its patterns off; leave it out")
+    if text.endswith("/"):
+        refuse(key, "names a folder; add a file name such as %x-%j.out")
+    escaped_folder = Place(place.folder.replace("%", "%%"), place.environ)
+    path = absolute(key, _patterns_for_array(key, text, bool(spec.array), refuse, notes), escaped_folder, refuse)
+    letters = {match[2] for match in _PATTERN.finditer(path)}
+    if wrong := sorted(letters - _LETTERS):
+        refuse(key, f"holds %{wrong[0]}, which is no pattern of Slurm's; write %% for a percent sign")
+    if not letters & set("jJAr"):
+        notes.append(f"`{key}` has no %j: every run writes to the same file")
+    if step := sorted(letters & set("nst")):
+        notes.append(f"`{key}` has %{step[0]}, which tells steps apart; the whole job has one log")
+    longest = os.path.basename(path).replace("%x", name)
+    if len(longest.encode("utf-8", "surrogateescape")) + 16 > NAME_MAX_BYTES:
+        refuse(key, "comes to a file name longer than the 255 bytes that a file system takes; shorten `name`")
+    return path
+
+
+def _patterns_for_array(key: str, text: str, is_array: bool, refuse: Refuse, notes: list[str]) -> str:
+    """%j names array tasks by unrelated ids, and %a outside an array is 4294967294 (job_array page)."""
+    bare = text.replace("%%", "")
+    if is_array and "%j" in bare and "%a" not in bare:
+        notes.append(f"`{key}`: %j became %A_%a, so that an array's logs stand together")
+        return re.sub(r"(?<!%)((?:%%)*)%j", r"\1%A_%a", text)
+    if not is_array and "%A_%a" in bare:
+        notes.append(f"`{key}`: %A_%a became %j, because this is no array")
+        return re.sub(r"(?<!%)((?:%%)*)%A_%a", r"\1%j", text)
+    if not is_array and "%a" in bare:
+        refuse(key, "holds %a, which outside an array is 4294967294; write %j")
+    return text

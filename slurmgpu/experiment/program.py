@@ -1,0 +1,58 @@
+"""The program that a job runs: how a launcher is to be handed the spec's `command`."""
+
+import re
+
+from slurmgpu.experiment.allocation import Allocation, Refuse
+from slurmgpu.experiment.shell import sh
+from slurmgpu.experiment.spec import Spec
+
+_PYTHONS = frozenset({"python", "python3"})
+_LAUNCHERS = frozenset({"torchrun", "srun", "mpirun", "mpiexec"})
+_EXPANSION = re.compile(r"\$(?:\w|\{|\()|`")
+
+
+def command_line(spec: Spec, job: Allocation, refuse: Refuse) -> str:
+    """The command quoted for bash; with launcher shell its lines as they are."""
+    if isinstance(spec.command, str):
+        return spec.command.rstrip("\n")
+    argv = spec.command
+    if argv[0] in _LAUNCHERS or "torch.distributed.run" in argv[:3]:
+        refuse("command", f"starts with {argv[0]}: write the program alone, `launcher` starts it")
+    if argv[0].startswith("-") and argv[0] != "-m":
+        refuse("command", f"starts with {argv[0]}, which a launcher takes for its own; write the program first")
+    if argv == ["-m"]:
+        refuse("command", "names no module after -m")
+    argv = _for_torchrun(argv) if job.launcher == "torchrun" else _with_python(argv)
+    return " ".join(sh(word) for word in argv)
+
+
+def _is_python(word: str) -> bool:
+    return word.endswith(".py") or word == "-m"
+
+
+def _with_python(argv: list[str]) -> list[str]:
+    """A .py file or -m is run by python3, unbuffered so that the log is not minutes behind."""
+    return ["python3", "-u", *argv] if _is_python(argv[0]) else argv
+
+
+def _for_torchrun(argv: list[str]) -> list[str]:
+    """torchrun runs python itself: `python train.py` becomes `train.py`, another program --no-python."""
+    rest = argv
+    if argv[0] in _PYTHONS:
+        rest = argv[2:] if argv[1:2] == ["-u"] else argv[1:]
+    if rest and _is_python(rest[0]):
+        return rest
+    return ["--no-python", *argv]
+
+
+def notes(spec: Spec) -> list[str]:
+    """What a person may have expected of a value that arrives byte for byte."""
+    found = []
+    if not isinstance(spec.command, str) and any(_EXPANSION.search(word) for word in spec.command):
+        found.append("`command` holds $ or `: words arrive as typed, nothing is expanded (launcher shell expands)")
+    found.extend(
+        f"`env.{name}` holds $ or `: the value arrives as typed; to extend a variable use `setup`"
+        for name, value in spec.env.items()
+        if _EXPANSION.search(value)
+    )
+    return found
