@@ -216,7 +216,8 @@ KEYS: dict[str, Kind] = {
     "force": kinds.truth,
     "profile": kinds.text,
     "sbatch": _sbatch,
-} | {name.replace("-", "_"): _option_kind(option.kind, option.max_bytes) for name, option in OPTIONS.items()}
+}
+KEYS.update((name.replace("-", "_"), _option_kind(option.kind, option.max_bytes)) for name, option in OPTIONS.items())
 # these take a list too, joined by commas
 _joined: Kind = kinds.joined
 KEYS |= dict.fromkeys(("partition", "exclude", "nodelist", "mail_type", "licenses", "clusters"), _joined)
