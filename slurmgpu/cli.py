@@ -2,8 +2,6 @@
 
 import os
 import sys
-from collections.abc import Callable
-from typing import Any
 
 import click
 
@@ -118,14 +116,10 @@ def _write(text: str, output: str | None) -> None:
         raise InputError([Problem(Place(output), f"cannot be written: {error.strerror}")]) from None
 
 
-def main() -> None:
+def main() -> int:
     """Run the command line; every expected error becomes lines on stderr and an exit status."""
-    sys.exit(_run(cli.main))
-
-
-def _run(entry: Callable[..., Any]) -> int:
     try:
-        entry(prog_name="slurmgpu", standalone_mode=False)
+        cli.main(prog_name="slurmgpu", standalone_mode=False)
     except click.exceptions.Exit as stop:
         return stop.exit_code
     except click.ClickException as error:

@@ -6,15 +6,22 @@ that cannot be read never becomes a default. Grammar: sbatch(1), and what real v
 
 import re
 
+# the patterns below are compiled at their first use: a render needs two of them
+
+
+def _match(pattern: str, text: str) -> re.Match[str] | None:
+    return re.fullmatch(pattern, text, re.ASCII)
+
+
 MINUTE_S = 60
 HOUR_S = 3600
 DAY_S = 86400
 
 # sbatch(1): "minutes", "minutes:seconds", "hours:minutes:seconds", "days-hours", "days-hours:minutes",
 # "days-hours:minutes:seconds"
-_DAYS = re.compile(r"(\d+)-(\d+)(?::(\d+))?(?::(\d+))?", re.ASCII)
-_CLOCK = re.compile(r"(\d+)(?::(\d+))?(?::(\d+))?", re.ASCII)
-_UNITS = re.compile(r"(?=\d)(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?", re.ASCII)
+_DAYS = r"(\d+)-(\d+)(?::(\d+))?(?::(\d+))?"
+_CLOCK = r"(\d+)(?::(\d+))?(?::(\d+))?"
+_UNITS = r"(?=\d)(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?"
 _NO_LIMIT = frozenset({"unlimited", "infinite", "0"})
 _TIME_FORMS = "write minutes (90), HH:MM:SS (24:00:00), D-HH:MM:SS (2-12:00:00), or 90m, 12h, 2d"
 # Slurm keeps minutes in 32 bits; a year of ten is beyond every real limit and far below the overflow
@@ -28,16 +35,16 @@ def parse_time(text: str) -> int | None:
     """
     if text.lower() in _NO_LIMIT:
         return None
-    if match := _DAYS.fullmatch(text):
+    if match := _match(_DAYS, text):
         days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
-    elif match := _CLOCK.fullmatch(text):
+    elif match := _match(_CLOCK, text):
         first, second, third = match.groups()
         days = 0
         if third is not None:
             hours, minutes, seconds = int(first), int(second), int(third)
         else:
             hours, minutes, seconds = 0, int(first), int(second or 0)
-    elif match := _UNITS.fullmatch(text.lower()):
+    elif match := _match(_UNITS, text.lower()):
         days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
     else:
         raise ValueError(f"{text!r} is not a time; {_TIME_FORMS}")
@@ -59,7 +66,7 @@ def format_time(time_s: int | None) -> str:
     return f"{days}-{hours:02}:{minutes:02}:{seconds:02}"
 
 
-_MEM = re.compile(r"(\d+)(?:\.(\d+))?\s*([kmgt]?)(i?b)?", re.ASCII)
+_MEM = r"(\d+)(?:\.(\d+))?\s*([kmgt]?)(i?b)?"
 _KIB: dict[str, int] = {"k": 1, "": 1024, "m": 1024, "g": 1024**2, "t": 1024**3}
 # above this Slurm's own 64-bit flag for memory per CPU is reached; no node is near it
 MAX_MEM_MIB = 1024**4
@@ -70,7 +77,7 @@ def parse_mem(text: str) -> int:
 
     Beyond sbatch(1), decimals (`1.5G`) and `GiB` are read, because people write them and Slurm refuses them.
     """
-    match = _MEM.fullmatch(text.lower())
+    match = _match(_MEM, text.lower())
     if not match or (match[4] and not match[3]):
         raise ValueError(f"{text!r} is not a memory size; write a number and K, M, G or T, such as 120G")
     whole, decimals, unit, _ = match.groups()
@@ -89,7 +96,7 @@ def format_mem(mib: int) -> str:
     return f"{mib}M" if mib else "0"
 
 
-_ARRAY_PART = re.compile(r"(\d+)(?:-(\d+)(?::(\d+))?)?", re.ASCII)
+_ARRAY_PART = r"(\d+)(?:-(\d+)(?::(\d+))?)?"
 
 
 def array_last_index(text: str) -> int:
@@ -102,7 +109,7 @@ def array_last_index(text: str) -> int:
         raise ValueError(f"{text!r}: after % goes the number of tasks that may run at once")
     last = 0
     for part in indexes.split(","):
-        match = _ARRAY_PART.fullmatch(part)
+        match = _match(_ARRAY_PART, part)
         if not match:
             raise ValueError(f"{text!r} is not an array; write indexes such as 0-9, 1,3,7 or 0-99%4")
         first, end, step = int(match[1]), int(match[2] or match[1]), match[3]
@@ -113,8 +120,8 @@ def array_last_index(text: str) -> int:
 
 
 MAX_HOSTS = 65536
-_BRACKETS = re.compile(r"\[([^\[\]]*)\]")
-_RANGE = re.compile(r"(\d+)(?:-(\d+))?", re.ASCII)
+_BRACKETS = r"\[([^\[\]]*)\]"
+_RANGE = r"(\d+)(?:-(\d+))?"
 
 
 def expand_hostlist(text: str) -> list[str]:
@@ -146,7 +153,7 @@ def _split_outside_brackets(text: str) -> list[str]:
 def _expand_item(item: str, room: int) -> list[str]:
     names = [""]
     end = 0
-    for match in _BRACKETS.finditer(item):
+    for match in re.finditer(_BRACKETS, item):
         numbers = _expand_ranges(match[1], item, room)
         prefix = item[end : match.start()]
         end = match.end()
@@ -159,7 +166,7 @@ def _expand_item(item: str, room: int) -> list[str]:
 def _expand_ranges(ranges: str, item: str, room: int) -> list[str]:
     numbers: list[str] = []
     for part in ranges.split(","):
-        match = _RANGE.fullmatch(part)
+        match = _match(_RANGE, part)
         if not match:
             raise ValueError(f"{item!r}: [{ranges}] is not a list of numbers such as [1-3,7]")
         first, last = match[1], match[2] or match[1]

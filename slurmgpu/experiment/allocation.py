@@ -6,24 +6,23 @@ become CPUs of a task and memory of a node, because steps ignored --cpus-per-gpu
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 from slurmgpu.errors import nearest
+from slurmgpu.experiment.fields import Fields
 from slurmgpu.experiment.options import OPTIONS, Version, format_version
 from slurmgpu.experiment.profile import Partition, Profile
 from slurmgpu.experiment.spec import Spec
 from slurmgpu.slurmtext import array_last_index, expand_hostlist, format_time, parse_time
 
 # a MIG profile anywhere in a gres type: 1g.10gb, a100_3g.20gb, nvidia_h100_1c.2g.20gb
-_MIG = re.compile(r"(?:^|[_-])(?:\d+c\.)?\d+g\.\d+gb", re.IGNORECASE)
+_MIG = r"(?i)(?:^|[_-])(?:\d+c\.)?\d+g\.\d+gb"
 # the signals that torchrun's agent handles; any other ends it at once, and its ranks with it
 _TORCHRUN_SIGNALS = frozenset({"TERM", "INT", "HUP", "QUIT", "15", "2", "1", "3"})
 
 Refuse = Callable[[str, str], None]
 
 
-@dataclass(slots=True)
-class Allocation:
+class Allocation(Fields):
     """The numbers behind the directives, each with the words that `--explain` shows for it."""
 
     launcher: str
@@ -34,8 +33,8 @@ class Allocation:
     cpus_per_task: int | None = None
     mem_mib: int | None = None  # per node, or per CPU if mem_per_cpu
     mem_per_cpu: bool = False
-    why: dict[str, str] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
+    why: dict[str, str]
+    notes: list[str]
 
 
 def allocate(spec: Spec, profile: Profile, version: Version | None, refuse: Refuse) -> Allocation:
@@ -43,8 +42,15 @@ def allocate(spec: Spec, profile: Profile, version: Version | None, refuse: Refu
     gpus, gpus_why = _gpus_per_node(spec, refuse)
     launcher, launcher_why = _launcher(spec, gpus)
     tasks, ranks = _tasks(spec, launcher, gpus, refuse)
-    job = Allocation(launcher, spec.nodes, gpus, tasks, ranks)
-    job.why = {"launcher": launcher_why, "gpus_per_node": gpus_why}
+    job = Allocation(
+        launcher=launcher,
+        nodes=spec.nodes,
+        gpus_per_node=gpus,
+        tasks_per_node=tasks,
+        ranks_per_node=ranks,
+        why={"launcher": launcher_why, "gpus_per_node": gpus_why},
+        notes=[],
+    )
     if gpus and not spec.gpu_type and ranks > gpus and not spec.force:
         refuse("torchrun", f"starts {ranks} ranks on {gpus} GPUs a node; write `force: true` if that is meant")
     partition = _partition(spec, profile, refuse, job)
@@ -107,7 +113,7 @@ def _tasks(spec: Spec, launcher: str, gpus: int, refuse: Refuse) -> tuple[int, i
 
 def is_mig(gpu_type: str | None) -> bool:
     """Whether a gres type names a MIG profile."""
-    return bool(gpu_type and _MIG.search(gpu_type))
+    return bool(gpu_type and re.search(_MIG, gpu_type))
 
 
 def _check_gpu_type(spec: Spec, partition: Partition, ranks: int, gpus: int, refuse: Refuse) -> None:

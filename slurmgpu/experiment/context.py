@@ -1,14 +1,23 @@
 """The object that the script template sees as `job`. Its fields are the public interface of `--template`."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from slurmgpu.experiment.directives import Directive
+from slurmgpu.experiment.fields import Fields
 from slurmgpu.experiment.shell import comment
 
+Origin = Callable[[str], str]
 
-@dataclass(slots=True)
-class Context:
+
+class Lines(NamedTuple):
+    """Shell lines as written, and the key that holds them."""
+
+    key: str
+    text: str
+
+
+class Context(Fields):
     """A job as the template sees it: numbers and texts that are settled, nothing left to compute.
 
     version            slurmgpu's version
@@ -23,7 +32,7 @@ class Context:
     rendezvous, max_restarts, exit_wait_s   torchrun's; exit_wait_s is srun's --wait, 0 for ever
     omp_num_threads    threads a rank, None where the spec's env sets it
     env, secrets       names to values; names to files, or None for a value from the submitting environment
-    modules, module_init, conda, venv, uv, setup   what to load; setup is a list of shell lines
+    modules, module_init, conda, venv, uv, setup   what to load; setup is a list of Lines (key, text)
     """
 
     version: str
@@ -52,31 +61,19 @@ class Context:
     conda: str | None
     venv: str | None
     uv: str | None
-    setup: list[str]
-    setup_keys: list[str]
+    setup: list[Lines]
     # where a key's value was written, for --explain; None renders without explanations
-    origin: Callable[[str], str] | None = None
-    kept: frozenset[str] = field(default_factory=frozenset)
+    origin: Origin | None = None
+    # sbatch options that the spec itself sets, so that their variables are no leftovers
+    kept: frozenset[str] = frozenset()
 
-    def keeps(self, option: str) -> bool:
-        """Whether the spec itself sets this sbatch option, so that its variable is no leftover."""
-        return option in self.kept
 
-    def why(self, text: str, key: str = "") -> str:
-        """Under --explain a comment line that says where a line comes from and why; otherwise nothing."""
-        if self.origin is None:
-            return ""
-        parts = [f"{key}, {self.origin(key)}" if key else "", text]
-        return f"#: {comment('; '.join(part for part in parts if part))}\n"
+def why(origin: Origin | None, text: str, key: str = "") -> str:
+    """Under --explain a comment line that says where a line comes from and why; otherwise nothing.
 
-    def why_directive(self, line: Directive) -> str:
-        """The explanation of one directive."""
-        return self.why(line.why, line.key)
-
-    def why_env(self, name: str) -> str:
-        """The explanation of one exported variable."""
-        return self.why("byte for byte; nothing is expanded", f"env.{name}")
-
-    def why_setup(self, index: int) -> str:
-        """The explanation of one block of setup lines."""
-        return self.why("as written", self.setup_keys[index])
+    A filter and not a method, because Jinja calls filters several times faster.
+    """
+    if origin is None:
+        return ""
+    parts = [f"{key}, {origin(key)}" if key else "", text]
+    return f"#: {comment('; '.join(part for part in parts if part))}\n"

@@ -8,9 +8,9 @@ from typing import NamedTuple
 from slurmgpu.experiment.allocation import Refuse
 from slurmgpu.experiment.spec import Spec
 
-_VARIABLE = re.compile(r"\$(?:(\$)|(\w+)|\{(\w+)\})", re.ASCII)
+_VARIABLE = r"\$(?:(\$)|([A-Za-z0-9_]+)|\{([A-Za-z0-9_]+)\})"
 # sbatch(1), filename pattern; a number may stand between % and the letter
-_PATTERN = re.compile(r"%(\d*)(.?)", re.DOTALL)
+_PATTERN = r"%[0-9]*((?s:.)?)"
 _LETTERS = frozenset("%AabJjNnrstux")
 NAME_MAX_BYTES = 255  # of one file name on Linux
 
@@ -74,7 +74,9 @@ def absolute(key: str, text: str, place: Place, refuse: Refuse) -> str:
         text = (home or "/") + text[1:]
     elif text.startswith("~"):
         refuse(key, "starts with ~USER, which is not expanded; write the path in full")
-    return os.path.normpath(os.path.join(place.folder, _VARIABLE.sub(value_of, text)))
+    if "$" in text:
+        text = re.sub(_VARIABLE, value_of, text)
+    return os.path.normpath(os.path.join(place.folder, text))
 
 
 def _log(key: str, text: str, spec: Spec, name: str, place: Place, refuse: Refuse, notes: list[str]) -> str:
@@ -84,7 +86,7 @@ def _log(key: str, text: str, spec: Spec, name: str, place: Place, refuse: Refus
         refuse(key, "names a folder; add a file name such as %x-%j.out")
     escaped_folder = Place(place.folder.replace("%", "%%"), place.environ)
     path = absolute(key, _patterns_for_array(key, text, bool(spec.array), refuse, notes), escaped_folder, refuse)
-    letters = {match[2] for match in _PATTERN.finditer(path)}
+    letters = set(re.findall(_PATTERN, path))
     if wrong := sorted(letters - _LETTERS):
         refuse(key, f"holds %{wrong[0]}, which is no pattern of Slurm's; write %% for a percent sign")
     if not letters & set("jJAr"):

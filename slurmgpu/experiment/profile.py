@@ -5,10 +5,10 @@ profile rendering works, and what could not be checked is said.
 """
 
 import os
-from dataclasses import dataclass, field
 from typing import Any
 
 from slurmgpu.errors import InputError, Place, Problem, nearest
+from slurmgpu.experiment.fields import Fields
 from slurmgpu.experiment.options import Version, parse_version
 from slurmgpu.experiment.yamltext import Data, Document, Path
 from slurmgpu.slurmtext import parse_mem, parse_time
@@ -17,8 +17,7 @@ GPU_DIALECTS = ("gres", "gpus-per-node", "gpus", "gres+constraint")
 MEM_DIALECTS = ("mem", "mem-per-cpu")
 
 
-@dataclass(slots=True)
-class Partition:
+class Partition(Fields):
     """One partition's limits and the size of its nodes; None where the profile does not say."""
 
     max_time_s: int | None = None
@@ -29,8 +28,7 @@ class Partition:
     gpu_types: list[str] | None = None
 
 
-@dataclass(slots=True)
-class Profile:
+class Profile(Fields):
     """A site: dialects, limits, defaults for any spec key, lines for every script."""
 
     name: str
@@ -43,11 +41,11 @@ class Profile:
     gloo_socket_ifname: str | None = None
     module_init: str | None = None
     setup: str | None = None
-    defaults: dict[str, Data] = field(default_factory=dict)
-    partitions: dict[str, Partition] = field(default_factory=dict)
+    defaults: dict[str, Data] = {}
+    partitions: dict[str, Partition] = {}
 
 
-NONE = Profile("")
+NONE = Profile(name="")
 
 
 def folders() -> list[str]:
@@ -100,7 +98,7 @@ def load(path: str, named_at: Place) -> Profile:
 
 def _check(table: dict[str, Any], path: str) -> Profile:
     problems: list[Problem] = []
-    profile = Profile(os.path.basename(path).removesuffix(".toml"))
+    profile = Profile(name=os.path.basename(path).removesuffix(".toml"), partitions={})
     for key, value in table.items():
         if key == "partitions" and isinstance(value, dict):
             for name, fields in value.items():

@@ -8,7 +8,6 @@ from slurmgpu.experiment.spec import Spec
 
 _PYTHONS = frozenset({"python", "python3"})
 _LAUNCHERS = frozenset({"torchrun", "srun", "mpirun", "mpiexec"})
-_EXPANSION = re.compile(r"\$(?:\w|\{|\()|`")
 
 
 def command_line(spec: Spec, job: Allocation, refuse: Refuse) -> str:
@@ -45,14 +44,18 @@ def _for_torchrun(argv: list[str]) -> list[str]:
     return ["--no-python", *argv]
 
 
+def _looks_expanded(text: str) -> bool:
+    return ("$" in text and re.search(r"\$[\w{(]", text) is not None) or "`" in text
+
+
 def notes(spec: Spec) -> list[str]:
     """What a person may have expected of a value that arrives byte for byte."""
     found = []
-    if not isinstance(spec.command, str) and any(_EXPANSION.search(word) for word in spec.command):
+    if not isinstance(spec.command, str) and any(_looks_expanded(word) for word in spec.command):
         found.append("`command` holds $ or `: words arrive as typed, nothing is expanded (launcher shell expands)")
     found.extend(
         f"`env.{name}` holds $ or `: the value arrives as typed; to extend a variable use `setup`"
         for name, value in spec.env.items()
-        if _EXPANSION.search(value)
+        if _looks_expanded(value)
     )
     return found

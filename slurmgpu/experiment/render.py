@@ -17,7 +17,7 @@ from slurmgpu.errors import InputError, Problem, SlurmgpuError
 from slurmgpu.errors import Place as Written
 from slurmgpu.experiment import program
 from slurmgpu.experiment.allocation import Allocation, allocate
-from slurmgpu.experiment.context import Context
+from slurmgpu.experiment.context import Context, Lines, why
 from slurmgpu.experiment.directives import Directive, directives
 from slurmgpu.experiment.header import read_header
 from slurmgpu.experiment.merge import Merged
@@ -124,8 +124,7 @@ class Renderer:
             conda=spec.conda,
             venv=absolute("venv", spec.venv, here, refuse) if spec.venv else None,
             uv=absolute("uv", spec.uv, here, refuse) if spec.uv else None,
-            setup=[lines for lines in setup.values() if lines],
-            setup_keys=[key for key, lines in setup.items() if lines],
+            setup=[Lines(key, text) for key, text in setup.items() if text],
             kept=frozenset((*spec.options, *spec.sbatch)),
         )
 
@@ -169,7 +168,7 @@ def _compile(template_file: str | None, cache_folder: str | None) -> jinja2.Temp
         auto_reload=False,
         bytecode_cache=cache,
     )
-    environment.filters["sh"] = sh
+    environment.filters |= {"sh": sh, "why": why}
     try:
         if template_file is None:
             return environment.get_template("sbatch.sh.j2")

@@ -4,7 +4,7 @@ import re
 import shlex
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
-_ANSI_C = re.compile(r"[\x00-\x1f\x7f'\\]")
+_ANSI_C = r"[\x00-\x1f\x7f'\\]"
 _NAMED = {"\n": r"\n", "\t": r"\t", "\r": r"\r", "'": r"\'", "\\": r"\\"}
 
 
@@ -16,7 +16,7 @@ def sh(value: str) -> str:
     """
     if not _CONTROL.search(value):
         return shlex.quote(value)
-    escaped = _ANSI_C.sub(lambda match: _NAMED.get(match[0]) or f"\\x{ord(match[0]):02x}", value)
+    escaped = re.sub(_ANSI_C, lambda match: _NAMED.get(match[0]) or f"\\x{ord(match[0]):02x}", value)
     return f"$'{escaped}'"
 
 

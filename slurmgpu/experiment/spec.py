@@ -4,12 +4,12 @@ A key that is an sbatch long option carries that option's name with `_` for `-`.
 for gets a key or a block of its own.
 """
 
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 from slurmgpu.errors import InputError, Place, Problem, nearest
 from slurmgpu.experiment import kinds
+from slurmgpu.experiment.fields import Fields
 from slurmgpu.experiment.kinds import Kind, Say
 from slurmgpu.experiment.options import OPTIONS, REFUSED, WRITTEN
 from slurmgpu.experiment.yamltext import Data, Path
@@ -24,8 +24,7 @@ RIVALS: tuple[tuple[str, ...], ...] = (
 )
 
 
-@dataclass(slots=True)
-class Torchrun:
+class Torchrun(Fields):
     """The `torchrun:` block. `exit_wait_s`: seconds the other nodes get once one has ended, None for ever."""
 
     rendezvous: str = "c10d"
@@ -34,8 +33,7 @@ class Torchrun:
     exit_wait: str = "0-00:01:00"
 
 
-@dataclass(slots=True)
-class Spec:
+class Spec(Fields):
     """A checked spec. Times are in the form D-HH:MM:SS, memory in MiB; None means not given."""
 
     command: list[str] | str
@@ -62,19 +60,19 @@ class Spec:
     error: str | None = None
     open_mode: str = "append"
     requeue: bool | str = False
-    env: dict[str, str] = field(default_factory=dict)
-    secrets: dict[str, str | None] = field(default_factory=dict)
-    modules: list[str] = field(default_factory=list)
+    env: dict[str, str] = {}
+    secrets: dict[str, str | None] = {}
+    modules: list[str] = []
     conda: str | None = None
     venv: str | None = None
     uv: str | None = None
     setup: str | None = None
-    torchrun: Torchrun = field(default_factory=Torchrun)
+    torchrun: Torchrun = Torchrun()
     force: bool = False
     profile: str | None = None
-    sbatch: dict[str, str | None] = field(default_factory=dict)
+    sbatch: dict[str, str | None] = {}
     # options handed to sbatch as they are: long option -> value, None for a bare flag
-    options: dict[str, str | None] = field(default_factory=dict)
+    options: dict[str, str | None] = {}
 
 
 def _block(fields: dict[str, Kind], make: Any) -> Kind:
