@@ -6,7 +6,7 @@ import sys
 import click
 
 import slurmgpu
-from slurmgpu.errors import InputError, Place, Problem, SlurmgpuError
+from slurmgpu.errors import InputError, Place, Problem, SlurmgpuError, UnavailableError
 
 _SHELLS = ("bash", "zsh", "fish")
 
@@ -102,8 +102,7 @@ def _write(text: str, output: str | None) -> None:
     # a folder's name may hold bytes that are no UTF-8; they go out as they came in
     content = text.encode("utf-8", "surrogateescape")
     if output is None or output == "-":
-        sys.stdout.buffer.write(content)
-        sys.stdout.buffer.flush()
+        _write_stdout(content)
         return
     temporary = f"{output}.{os.getpid()}.tmp"
     try:
@@ -116,12 +115,24 @@ def _write(text: str, output: str | None) -> None:
         raise InputError([Problem(Place(output), f"cannot be written: {error.strerror}")]) from None
 
 
+def _write_stdout(content: bytes) -> None:
+    try:
+        sys.stdout.buffer.write(content)
+        sys.stdout.buffer.flush()
+    except OSError as error:
+        # what is left in the buffer would be tried once more at the end
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if isinstance(error, BrokenPipeError):  # the reader has gone, as in `render x.yaml | head`
+            raise click.exceptions.Exit(141) from None
+        raise UnavailableError(f"stdout cannot be written: {error.strerror}") from None
+
+
 def main() -> int:
     """Run the command line; every expected error becomes lines on stderr and an exit status."""
     try:
-        cli.main(prog_name="slurmgpu", standalone_mode=False)
-    except click.exceptions.Exit as stop:
-        return stop.exit_code
+        # what ends a command early (--help, Exit) comes back as its status here
+        result = cli.main(prog_name="slurmgpu", standalone_mode=False)
+        return result if isinstance(result, int) else 0
     except click.ClickException as error:
         error.show()
         return error.exit_code
@@ -135,13 +146,8 @@ def main() -> int:
     except SlurmgpuError as error:
         _say(str(error))
         return error.exit_code
-    except BrokenPipeError:
-        # the reader has gone (`render | head`); Python would complain once more when it closes stdout
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 141
     except Exception as error:
         if "--debug" in sys.argv or os.environ.get("SLURMGPU_DEBUG"):
             raise
         _say(f"internal error: {type(error).__name__}: {error} (run again with --debug for the traceback)")
         return SlurmgpuError.exit_code
-    return 0

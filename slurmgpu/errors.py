@@ -1,7 +1,8 @@
 """The errors of slurmgpu and the exit code of each.
 
     SlurmgpuError           4  our own fault
-    └─ InputError           2  the user's input; carries every problem found, not only the first
+    ├─ InputError           2  the user's input; carries every problem found, not only the first
+    └─ UnavailableError     3  something outside does not answer: a full disk, Slurm, a database
 
 Exit codes of the command line: 0 done, 1 a negative finding, 2 bad input or usage, 3 something outside is
 unavailable, 4 internal error.
@@ -47,6 +48,12 @@ class InputError(SlurmgpuError):
     def __init__(self, problems: list[Problem]) -> None:
         self.problems = sorted(problems, key=lambda p: (p.place.file, p.place.line, p.place.column))
         super().__init__("\n".join(str(problem) for problem in self.problems))
+
+
+class UnavailableError(SlurmgpuError):
+    """Something outside of slurmgpu does not do its part; trying again later may help."""
+
+    exit_code = 3
 
 
 def nearest(word: str, known: list[str]) -> str | None:

@@ -21,6 +21,11 @@ _ENV_NAME = r"[A-Za-z_][A-Za-z0-9_]*"
 _TRUTH = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
 _SHELL_SYNTAX = r"[|&;<>]"
 _QUOTED = r"""(?s)\\.|"(?:\\.|[^"\\])*"|'[^']*'"""
+# variables that bash sets, refuses to set or acts upon (bash(1), Shell Variables)
+_SHELLS_OWN = frozenset(
+    "_ COMP_WORDBREAKS DIRSTACK ENV EPOCHREALTIME EPOCHSECONDS EUID FUNCNAME GLOBIGNORE GROUPS HISTCMD IFS LINENO "
+    "OLDPWD OPTARG OPTIND PIPESTATUS POSIXLY_CORRECT PPID PWD RANDOM REPLY SECONDS SHELLOPTS SHLVL SRANDOM UID".split()
+)
 MAX_WORD_BYTES = 131071  # Linux refuses a longer single argument (MAX_ARG_STRLEN)
 
 
@@ -239,7 +244,7 @@ def bad_env_name(name: str) -> str | None:
         return f"{name} is set by the launcher for each rank"
     if name == "CUDA_VISIBLE_DEVICES":
         return "CUDA_VISIBLE_DEVICES is set by Slurm on each node; another value breaks the binding"
-    if name in ("BASHOPTS", "BASH_VERSINFO", "EUID", "PPID", "SHELLOPTS", "UID", "BASH_ENV", "IFS", "ENV"):
+    if name.startswith("BASH") or name in _SHELLS_OWN:
         return f"{name} belongs to the shell that runs the script"
     return None
 
