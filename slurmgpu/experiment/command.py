@@ -9,6 +9,7 @@ from slurmgpu.experiment import merge, profile
 from slurmgpu.experiment.options import Version, parse_version
 from slurmgpu.experiment.paths import Place as RenderPlace
 from slurmgpu.experiment.render import Renderer, Script
+from slurmgpu.experiment.shell import sh
 from slurmgpu.experiment.yamltext import MAX_BYTES
 
 __all__ = ["MAX_BYTES", "Request", "render"]
@@ -35,7 +36,18 @@ def render(request: Request, folder: str, environ: Mapping[str, str]) -> Script:
     site, merged = _with_profile(merged, request.profile)
     renderer = Renderer(site, version, request.template, cache_folder(environ))
     source = "stdin" if request.spec == "-" else request.spec
-    return renderer.render(merged, source, RenderPlace(folder, environ), request.explain)
+    script = renderer.render(merged, source, RenderPlace(folder, environ), request.explain)
+    return script._replace(notes=[*script.notes, *_missing_folders(script, renderer.version)])
+
+
+def _missing_folders(script: Script, version: Version | None) -> list[str]:
+    """Slurm before 25.05 fails a job whose log folder is missing, without a word (slurmstepd's io.c)."""
+    if version is not None and version >= (25, 5):
+        return []
+    missing = [folder for folder in script.log_folders if not os.path.isdir(folder)]
+    return [
+        f"the job would fail without a word for want of its log folder: mkdir -p {sh(folder)}" for folder in missing
+    ]
 
 
 def _version(text: str | None) -> Version | None:

@@ -7,12 +7,18 @@ is wrong. Scalars arrive as the text that was typed (see yamltext), so `1.10`, `
 import re
 import shlex
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 from slurmgpu.experiment.yamltext import Data, Path
 from slurmgpu.slurmtext import array_last_index, format_time, parse_mem, parse_time
 
-Say = Callable[[Path, str], None]
+
+class Say(Protocol):
+    """Takes a problem with the value at `path`, or with its key."""
+
+    def __call__(self, path: Path, message: str, *, of_key: bool = False) -> None: ...
+
+
 Kind = Callable[[Data, Path, Say], Any]
 
 # a newline would end a directive, NUL and CR make sbatch refuse the script, others hide in terminals
@@ -23,9 +29,12 @@ _SHELL_SYNTAX = r"[|&;<>]"
 _QUOTED = r"""(?s)\\.|"(?:\\.|[^"\\])*"|'[^']*'"""
 # variables that bash sets, refuses to set or acts upon (bash(1), Shell Variables)
 _SHELLS_OWN = frozenset(
-    "_ COMP_WORDBREAKS DIRSTACK ENV EPOCHREALTIME EPOCHSECONDS EUID FUNCNAME GLOBIGNORE GROUPS HISTCMD IFS LINENO "
-    "OLDPWD OPTARG OPTIND PIPESTATUS POSIXLY_CORRECT PPID PWD RANDOM REPLY SECONDS SHELLOPTS SHLVL SRANDOM UID".split()
-)
+    {
+        "_", "COMP_WORDBREAKS", "DIRSTACK", "ENV", "EPOCHREALTIME", "EPOCHSECONDS", "EUID", "FUNCNAME",
+        "GLOBIGNORE", "GROUPS", "HISTCMD", "IFS", "LINENO", "OLDPWD", "OPTARG", "OPTIND", "PIPESTATUS",
+        "POSIXLY_CORRECT", "PPID", "PWD", "RANDOM", "REPLY", "SECONDS", "SHELLOPTS", "SHLVL", "SRANDOM", "UID",
+    }
+)  # fmt: skip
 MAX_WORD_BYTES = 131071  # Linux refuses a longer single argument (MAX_ARG_STRLEN)
 
 
@@ -226,7 +235,7 @@ def environment(data: Data, path: Path, say: Say) -> dict[str, str] | None:
     values = {}
     for name, value in data.items():
         if problem := bad_env_name(name):
-            say((*path, name), problem)
+            say((*path, name), problem, of_key=True)
         elif value is None:
             say((*path, name), "has no value; write '' for an empty one")
         elif (checked := anything(value, (*path, name), say)) is not None:
@@ -265,6 +274,6 @@ def secrets(data: Data, path: Path, say: Say) -> dict[str, str | None] | None:
     files: dict[str, str | None] = {}
     for name, file in data.items():
         if problem := bad_env_name(name):
-            say((*path, name), problem)
+            say((*path, name), problem, of_key=True)
         files[name] = directory(file, (*path, name), say)
     return files

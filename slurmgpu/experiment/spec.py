@@ -85,7 +85,7 @@ def _block(fields: dict[str, Kind], make: Any) -> Kind:
         values = {}
         for key, value in data.items():
             if key not in fields:
-                say((*path, key), unknown(key, list(fields)))
+                say((*path, key), unknown(key, list(fields)), of_key=True)
             elif (checked := fields[key](value, (*path, key), say)) is not None:
                 values[key] = checked
         return make(**values)
@@ -140,16 +140,32 @@ def _sbatch(data: Data, path: Path, say: Say) -> dict[str, str | None] | None:
         name = key.replace("_", "-").removeprefix("--")
         here = (*path, key)
         if not name.replace("-", "").isalnum() or not name.isascii() or name != name.lower():
-            say(here, f"{key!r} is not a long option's name")
-        elif name in WRITTEN or (name.replace("-", "_") in KEYS and name != "profile"):
-            say(here, f"write `{name.replace('-', '_')}` as a key of the spec; it is checked there")
+            say(here, f"{key!r} is not a long option's name", of_key=True)
+        elif name in WRITTEN:
+            say(
+                here,
+                f"--{name}: write `{name.replace('-', '_')}` as a key of the spec; it is checked there",
+                of_key=True,
+            )
         elif name in REFUSED and name != "profile":
-            say(here, f"--{name} is not taken: {REFUSED[name]}")
+            say(here, f"--{name} is not taken: {REFUSED[name]}", of_key=True)
         elif value is None or value == "true":
             options[name] = None
-        elif (checked := kinds.text(value, here, say)) is not None:
-            options[name] = checked
+        elif (checked := _kind_of(name)(value, here, say)) is not None:
+            options[name] = _value_of(name, checked)
     return options
+
+
+def _kind_of(name: str) -> Kind:
+    option = OPTIONS.get(name)
+    return kinds.text if option is None else _option_kind(option.kind, option.max_bytes)
+
+
+def _value_of(name: str, checked: Any) -> str | None:
+    """A checked value as sbatch takes it; None is a bare flag."""
+    if checked is True:
+        return None
+    return f"{checked}M" if name in OPTIONS and OPTIONS[name].kind == "mem" else str(checked)
 
 
 def _option_kind(kind: str, max_bytes: int) -> Kind:
@@ -228,11 +244,10 @@ def check(data: Data, places: dict[Path, Place], key_places: dict[Path, Place], 
     """The Spec of merged data. Raises InputError with every problem found."""
     problems: list[Problem] = []
 
-    def say(path: Path, message: str) -> None:
-        known_key = not message.startswith("unknown ")
-        first, second = (places, key_places) if known_key else (key_places, places)
+    def say(path: Path, message: str, *, of_key: bool = False) -> None:
+        first, second = (key_places, places) if of_key else (places, key_places)
         subject = ".".join(str(part) for part in path)
-        text = f"`{subject}` {message}" if known_key and subject else message
+        text = f"`{subject}` {message}" if subject and not of_key else message
         problems.append(Problem(place_of(path, first, second, file), text))
 
     if data is None:
@@ -265,7 +280,7 @@ def _check_key(key: str, item: Data, values: dict[str, Any], options: dict[str, 
         return
     kind = KEYS.get(key)
     if kind is None:
-        say((key,), _unknown_key(key))
+        say((key,), _unknown_key(key), of_key=True)
         return
     if item is None:
         say((key,), "has no value; write one or remove the key")
@@ -276,10 +291,8 @@ def _check_key(key: str, item: Data, values: dict[str, Any], options: dict[str, 
     option = key.replace("_", "-")
     if option not in OPTIONS:
         values[key] = value
-    elif value is True:
-        options[option] = None
     elif value is not False:
-        options[option] = str(value) + ("M" if OPTIONS[option].kind == "mem" else "")
+        options[option] = _value_of(option, value)
 
 
 def _unknown_key(key: str) -> str:
@@ -304,6 +317,9 @@ def _check_together(data: dict[str, Data], values: dict[str, Any], say: Say) -> 
         _split(values, say)
     elif launcher == "shell" and "\r" in (values.get("command") or ""):
         say(("command",), "holds a carriage return, for which sbatch refuses the whole script")
+    for name in values.get("sbatch") or {}:
+        if name.replace("-", "_") in data and name in OPTIONS:
+            say(("sbatch", name), f"--{name} stands in the spec twice; keep one of them", of_key=True)
     gres = values.get("gres") or ""
     if any(part.partition(":")[0].removeprefix("gres/") == "gpu" for part in gres.split(",")):
         say(("gres",), "is for other resources; write GPUs as `gpus_per_node` and `gpu_type`")
