@@ -1,0 +1,1 @@
+"""Stands for the user's script: slurmforge wants the file to exist."""
