@@ -148,10 +148,11 @@ def test_accumulation_equals_the_larger_batch(run, batch, accumulate):
         assert torch.allclose(value, large["model"][name], atol=1e-5), name
 
 
-def test_resuming_gives_the_bits_of_a_run_without_a_break(run):
+def test_resuming_gives_the_bits_of_a_run_without_a_break(run, capfd):
     whole = run("--epochs", 4, name="whole.pt")
     run("--epochs", 2, name="broken.pt")
     resumed = run("--epochs", 4, "--resume", name="broken.pt")
+    assert "epochs 2-3 on cpu" in capfd.readouterr().out
     assert_same_bits(whole["model"], resumed["model"])
     assert resumed["epoch"] == 3
     assert resumed["rng"][0]["python"] == whole["rng"][0]["python"]
@@ -222,7 +223,7 @@ def next_epoch(*rest):
 
 train_ddp.train_step, train_ddp.save_checkpoint = record, next_epoch
 rank = int(__import__("os").environ.get("RANK", 0))
-sys.argv += ["--epochs", "2", "--batch-size", "24", "--accumulate", "3", "--checkpoint", {path!r}]
+sys.argv += ["--seed", "3", "--epochs", "2", "--batch-size", "24", "--accumulate", "3", "--checkpoint", {path!r}]
 train_ddp.main()
 torch.save(seen, {path!r} + str(rank))
 """
@@ -234,7 +235,7 @@ def test_each_epoch_sees_every_sample_once_in_an_order_of_its_own(example, world
     driver.write_text(RECORDER.format(folder=str(SCRIPT.parent), path=str(path)), encoding="utf-8")
     train_by_hand(script=driver, world=world)
     seen = [load(f"{path}{rank}") for rank in range(world)]
-    everything = sorted(example.build_dataset(0).tensors[0][:, 0].tolist())
+    everything = sorted(example.build_dataset(3).tensors[0][:, 0].tolist())
     for epoch in range(2):
         assert sorted(value for of_rank in seen for value in of_rank[epoch]) == everything
     assert seen[0][0] != seen[0][1]
