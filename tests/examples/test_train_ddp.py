@@ -256,9 +256,7 @@ def test_the_failing_rank_exits_with_the_code_asked_for(run):
 
 
 def test_ranks_that_drifted_apart_are_an_error(run, example, monkeypatch):
-    monkeypatch.setattr(
-        example, "gather", lambda value: [value, value if isinstance(value, dict) else value + 1]
-    )
+    monkeypatch.setattr(example, "gather", lambda value: [value, value if isinstance(value, dict) else value + 1])
     with pytest.raises(RuntimeError, match="different parameters"):
         run()
 

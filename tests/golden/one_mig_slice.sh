@@ -18,7 +18,7 @@ set -eo pipefail
 fail() { echo "slurmgpu: $*" >&2; exit 1; }
 unset ${!PET_@} ${!PMI_@} ${!PMIX_@} ${!SLURM_CPU_BIND@} ${!SLURM_MEM_BIND@} SLURM_GPU_BIND \
   SLURM_GPUS_PER_TASK SLURM_NTASKS_PER_GPU SLURM_TRES_PER_TASK SRUN_CPUS_PER_TASK
-export SLURM_EXPORT_ENV=ALL
+export SLURM_EXPORT_ENV=ALL PATH
 
 [ "${SLURM_JOB_NUM_NODES:-0}" -eq 1 ] || fail "got ${SLURM_JOB_NUM_NODES:-no} nodes, but the spec says 1"
 export OMP_NUM_THREADS=2

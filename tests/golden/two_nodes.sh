@@ -18,7 +18,7 @@ set -eo pipefail
 fail() { echo "slurmgpu: $*" >&2; exit 1; }
 unset ${!PET_@} ${!PMI_@} ${!PMIX_@} ${!SLURM_CPU_BIND@} ${!SLURM_MEM_BIND@} SLURM_GPU_BIND \
   SLURM_GPUS_PER_TASK SLURM_NTASKS_PER_GPU SLURM_TRES_PER_TASK SRUN_CPUS_PER_TASK
-export SLURM_EXPORT_ENV=ALL
+export SLURM_EXPORT_ENV=ALL PATH
 
 [ -n "${WANDB_API_KEY+set}" ] || fail "secret WANDB_API_KEY is not in the environment: export it before sbatch"
 export WANDB_API_KEY

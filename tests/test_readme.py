@@ -1,0 +1,143 @@
+"""The README says what is true: its keys, its examples, its commands."""
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from slurmgpu.cli import cli
+from slurmgpu.errors import Place
+from slurmgpu.experiment import command, profile
+from slurmgpu.experiment.options import OPTIONS
+from slurmgpu.experiment.spec import KEYS, NOT_YET
+from tests.rendering import ENVIRON, FOLDER
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text()
+ROWS = [
+    [cell.strip().replace("\\|", "|") for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
+    for line in README.split("### Every key")[1].split("\n\n")[2].splitlines()[2:]
+]
+LISTED = re.findall(r"`(\w+)`", README.split("<!-- options -->")[1].split("<!-- end -->")[0])
+
+
+def code(cell):
+    return cell.strip("`") if cell.startswith("`") else ""
+
+
+def test_every_key_is_described_once_and_no_other():
+    described = [code(row[0]) for row in ROWS] + LISTED
+    assert sorted(described) == sorted({*KEYS, "extends"})
+    assert len(described) == len(set(described))
+    for key in NOT_YET:
+        assert f"`{key}`" in README
+
+
+@pytest.mark.parametrize("row", ROWS, ids=[row[0] for row in ROWS])
+def test_the_example_of_a_key_gives_what_the_table_says(row, tmp_path, monkeypatch):
+    key, example, expected = (code(cell) for cell in row[:3])
+    (tmp_path / "base.yaml").write_text("command: train.py\n")
+    profiles = tmp_path / "slurmgpu" / "profiles"
+    profiles.mkdir(parents=True)
+    (profiles / "h200.toml").write_text("max_array_size = 5\n")
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    start = "" if key in ("command", "extends") else "command: train.py, "
+    content = "{" + start + example + "}"
+    assert key in yaml.load(content, yaml.BaseLoader)
+    script = command.render(command.Request("-", content.encode()), FOLDER, ENVIRON)
+    assert expected in script.text
+
+
+VALUES = {"text": "x", "integer": "2", "flag": "true", "time": "30m", "mem": "1G", "flag-or-text": "7"}
+
+
+@pytest.mark.parametrize("name", LISTED)
+def test_a_listed_option_reaches_the_header(name):
+    option = name.replace("_", "-")
+    value = "TERM@60" if name == "signal" else VALUES[OPTIONS[option].kind]
+    shown = {"flag": "", "time": "=0-00:30:00", "mem": "=1024M"}.get(OPTIONS[option].kind, f"={value}")
+    script = command.render(command.Request("-", f"{{command: x, {name}: {value}}}".encode()), FOLDER, ENVIRON)
+    assert f"#SBATCH --{option}{shown}\n" in script.text
+
+
+@pytest.mark.parametrize("block", re.findall(r"```yaml\n(.*?)```", README, re.DOTALL))
+def test_yaml_blocks_render(block):
+    assert command.render(command.Request("-", block.encode()), FOLDER, ENVIRON).text.startswith("#!/bin/bash\n")
+
+
+def test_the_profile_block_is_a_profile_with_every_key(tmp_path):
+    (block,) = re.findall(r"```toml\n(.*?)```", README, re.DOTALL)
+    path = tmp_path / "site.toml"
+    path.write_text(block)
+    read = profile.load(str(path), Place("test"))
+    assert read.partitions["gpu"].gpus_per_node == 8
+    for key in (*profile._PROFILE_FIELDS, *profile._PARTITION_FIELDS):
+        assert re.search(rf"^{key} = |^\[{key}\]", block, re.MULTILINE), key
+
+
+def test_the_template_block_is_a_template(tmp_path):
+    (block,) = re.findall(r"```jinja\n(.*?)```", README, re.DOTALL)
+    (tmp_path / "mine.j2").write_text(block)
+    request = command.Request("-", b"{command: x, name: a b}", template=str(tmp_path / "mine.j2"))
+    assert "cp -r 'a b'-data" in command.render(request, FOLDER, ENVIRON).text
+
+
+COMMANDS = [
+    line.split("  #")[0].strip()
+    for language, block in re.findall(r"^```(\w*)\n(.*?)^```$", README, re.DOTALL | re.MULTILINE)
+    for line in block.splitlines()
+    if language in ("", "sh") and line.startswith("slurmgpu ")
+]
+
+
+def test_every_command_is_in_the_readme():
+    for name in cli.commands:
+        assert any(line.startswith(f"slurmgpu {name} ") for line in COMMANDS), name
+
+
+@pytest.mark.parametrize("line", COMMANDS)
+def test_commands_of_the_readme_run(line, tmp_path):
+    """As written, by a shell, with a stand-in for sbatch where one is piped to."""
+    home = tmp_path
+    (home / "exp.yaml").write_text(re.search(r"```yaml\n(.*?)```", README, re.DOTALL)[1])
+    (home / ".config/slurmgpu/profiles").mkdir(parents=True)
+    (home / ".config/slurmgpu/profiles/h200.toml").write_text('slurm_version = "22.05"\n')
+    (home / ".local/share/bash-completion/completions").mkdir(parents=True)
+    (home / "logs").mkdir()
+    programs = home / "bin"
+    programs.mkdir()
+    (programs / "sbatch").write_text("#!/bin/sh\nhead -n 1 | grep -q '^#!/bin/bash$' && echo Submitted\n")
+    (programs / "slurmgpu").write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m slurmgpu "$@"\n')
+    for program in programs.iterdir():
+        program.chmod(0o755)
+    environ = {"HOME": str(home), "PATH": f"{programs}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
+    ended = subprocess.run(
+        ["bash", "-o", "pipefail", "-c", line], cwd=home, env=environ, capture_output=True, text=True, timeout=60
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout or (home / "job.sh").exists() or "completion" in line
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.yaml")), ids=lambda path: path.name)
+def test_examples_render(path):
+    script = command.render(command.Request(str(path), None), FOLDER, ENVIRON).text
+    assert f"from {path.name}, " in script.splitlines()[1]
+
+
+def test_links_to_files_and_headings_are_good():
+    titles = [line.lstrip("# ") for line in README.splitlines() if line.startswith("#")]
+    headings = {re.sub(r"[^\w -]", "", title).lower().replace(" ", "-") for title in titles}
+    for target in re.findall(r"\]\(([^)]+)\)", README):
+        assert target[1:] in headings if target.startswith("#") else (ROOT / target).exists(), target
+
+
+def test_ci_calls_the_second_command():
+    second = re.findall(r"```sh\n(.*?)```", README, re.DOTALL)[1].strip()
+    assert second in (ROOT / ".ci" / "run").read_text()
+    assert os.access(ROOT / ".ci" / "run", os.X_OK)
