@@ -382,11 +382,8 @@ def template(tmp_path, content):
 
 
 def test_a_template_overrides_blocks_and_sees_the_job(tmp_path):
-    mine = template(
-        tmp_path,
-        '{% extends "sbatch.sh.j2" %}'
-        "{% block before_launch %}echo {{ job.name | sh }} {{ job.nodes }}\n{% endblock %}',
-    )
+    block = "{% block before_launch %}echo {{ job.name | sh }} {{ job.nodes }}{% endblock %}"
+    mine = template(tmp_path, '{% extends "sbatch.sh.j2" %}' + block)
     script = text(TWO_NODES | {"name": "a b"}, template=mine)
     assert "\necho 'a b' 2" in script
     assert script.index("echo 'a b'") < script.index("exec srun")
