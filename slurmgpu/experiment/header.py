@@ -1,8 +1,9 @@
 """The `#SBATCH` header by the rules of Slurm's own lexer: how to quote for it, how it reads a script.
 
-Source: sbatch's opt.c (next_line, get_argument, _opt_batch_script), the same from 21.08 to 26.05. It is
-no shell: a backslash escapes inside single quotes too, an unquoted # ends the line, and the first line that
-is neither blank nor a comment ends the header.
+Source: sbatch's opt.c (next_line, get_argument, _opt_batch_script). It is no shell: a backslash escapes inside
+single quotes too, an unquoted # ends the line, and the first line that is neither blank nor a comment ends the
+header. The same from 21.08 to 26.05, but for an escaped space outside quotes, which ended an argument before 24.05
+and is read here as since then; `quote` never writes one.
 """
 
 import re
