@@ -40,9 +40,7 @@ def _parser() -> argparse.ArgumentParser:
     slurm.add_argument("--slurm", metavar="VERSION", help=f"the version of Slurm: one of {known}")
     commands.add_parser("up", parents=[slurm], help="start a cluster and leave it running")
     commands.add_parser("down", parents=[slurm], help="end what `up` started (with --slurm only that one)")
-    shell = commands.add_parser(
-        "shell", parents=[slurm], help="a shell, or one command, in the running cluster"
-    )
+    shell = commands.add_parser("shell", parents=[slurm], help="a shell, or one command, in the running cluster")
     shell.add_argument("--user", default="alice", choices=[*(user.name for user in USERS), "root"])
     shell.add_argument("argv", nargs="*", metavar="-- CMD ARGS", help="a command instead of a shell")
     commands.add_parser("status", help="the clusters of this machine")
@@ -96,9 +94,7 @@ def _shell(version: str | None, user: str, argv: list[str]) -> int:
     if not chosen:
         raise TestbedError("no such cluster is running: python -m tests.testbed up")
     if len(chosen) > 1:
-        raise TestbedError(
-            f"choose one with --slurm: {', '.join(found.version for found in chosen)} are running"
-        )
+        raise TestbedError(f"choose one with --slurm: {', '.join(found.version for found in chosen)} are running")
     kept = {name: os.environ[name] for name in ("TERM",) if name in os.environ}
     command = Cluster.running(chosen[0]).command(argv or ["bash", "--login"], user, kept)
     os.umask(0o022)
@@ -112,9 +108,7 @@ def _status() -> int:
         condition = "running" if found.init and found.init.alive else "starting"
         if not found.in_use:
             condition = "left behind (`down` removes it)"
-        print(
-            f"Slurm {found.version}  {condition}, {owner}, in {found.folder}: users' folders in home/, logs in log/"
-        )
+        print(f"Slurm {found.version}  {condition}, {owner}, in {found.folder} (homes in home/, logs in log/)")
     if not clusters:
         print("no cluster")
     return 0

@@ -39,13 +39,11 @@ class Cluster:
     `python -m tests.testbed down`.
     """
 
-    def __init__(self, current: state.State, image: Path | None) -> None:
+    def __init__(self, current: state.State, image: Path | None, more: Sequence[Path] = ()) -> None:
         prefix, base = Path(sys.prefix), Path(sys.base_prefix)
-        readable = {path for path in (CHECKOUT, prefix, prefix.resolve(), base) if path != Path("/usr")}
+        readable = {path for path in (CHECKOUT, prefix, prefix.resolve(), base, *more) if path != Path("/usr")}
         self._state = current
-        self._plan = Plan(
-            current.folder, current.version, image, current.ports, tuple(sorted(readable)), base
-        )
+        self._plan = Plan(current.folder, current.version, image, current.ports, tuple(sorted(readable)), base)
         self._unshare: subprocess.Popen[str] | None = None
 
     @classmethod
@@ -56,8 +54,11 @@ class Cluster:
         return cluster
 
     @classmethod
-    def start(cls, version: str | None = None, *, by_hand: bool = False) -> "Cluster":
-        """Start a cluster with this Slurm (None: the host's) and return when all of its nodes are idle."""
+    def start(cls, version: str | None = None, *, by_hand: bool = False, readable: Sequence[Path] = ()) -> "Cluster":
+        """Start a cluster with this Slurm (None: the host's) and return when all of its nodes are idle.
+
+        Its users can read the checkout, the running interpreter and the folders `readable`, wherever they lie.
+        """
         host = requirements.host_version()
         if version is None and host is None:
             raise TestbedError(requirements.missing() or "no slurmctld")
@@ -65,7 +66,7 @@ class Cluster:
         if problem := requirements.missing(slurm_of_host=version == host):
             raise TestbedError(problem)
         image = None if version == host else images.get(version)
-        cluster = cls(state.create(version, by_hand=by_hand), image)
+        cluster = cls(state.create(version, by_hand=by_hand), image, readable)
         try:
             cluster._launch(by_hand=by_hand)
         except BaseException:
@@ -76,9 +77,7 @@ class Cluster:
     def _launch(self, *, by_hand: bool) -> None:
         plan = self._plan
         if len(str(plan.database_socket)) > 100:
-            raise TestbedError(
-                f"{plan.folder} is too long for a socket: set SLURMGPU_TESTBED_DIR to a shorter one"
-            )
+            raise TestbedError(f"{plan.folder} is too long for a socket: set SLURMGPU_TESTBED_DIR to a shorter one")
         plan.etc.mkdir(parents=True)
         plan.log.mkdir()
         plan.write()
@@ -108,9 +107,7 @@ class Cluster:
             else:
                 return
         log_text = (self._plan.log / "init.log").read_text()
-        raise TestbedError(
-            f"Slurm {self.version} does not start: its init process ended or hangs\n{log_text}"
-        )
+        raise TestbedError(f"Slurm {self.version} does not start: its init process ended or hangs\n{log_text}")
 
     def _messages(self) -> Iterator[dict[str, Any]]:
         assert self._unshare
@@ -220,9 +217,7 @@ class Cluster:
                 raise
         if check and process.returncode:
             raise AssertionError(_report(argv, f"exit status {process.returncode}", output, errors))
-        return subprocess.CompletedProcess(
-            list(map(str, argv)), process.returncode, _text(output), _text(errors)
-        )
+        return subprocess.CompletedProcess(list(map(str, argv)), process.returncode, _text(output), _text(errors))
 
     def sbatch(self, script: str | bytes, *args: str, user: str = "alice", cwd: Path | None = None) -> int:
         """Submit a script through sbatch's standard input; the job's number."""
@@ -232,9 +227,7 @@ class Cluster:
     def jobs(self, job_id: int | str) -> list[dict[str, str]]:
         """The records of `scontrol show job`: one for a job, one for each known task of an array."""
         answer = self.run(["scontrol", "show", "job", "--oneliner", "--details", str(job_id)], user="root")
-        return [
-            records.parse_scontrol(line) for line in answer.stdout.splitlines() if line.startswith("JobId=")
-        ]
+        return [records.parse_scontrol(line) for line in answer.stdout.splitlines() if line.startswith("JobId=")]
 
     def job(self, job_id: int | str) -> dict[str, str]:
         """The record of one job. Of an array it is the one that has the array's own number."""
@@ -265,9 +258,7 @@ class Cluster:
             if arrived and (not ended or all(map(records.is_final, checks))):
                 return self._sacct(job_id, [*fields, "State"] if fields else [])
             if time.monotonic() > deadline:
-                raise AssertionError(
-                    f"sacct does not show job {job_id} as it is after {SACCT_S} s: {checks}; {jobs}"
-                )
+                raise AssertionError(f"sacct does not show job {job_id} as it is after {SACCT_S} s: {checks}; {jobs}")
             time.sleep(POLL_S)
 
     def _sacct(self, job_id: int, fields: list[str]) -> list[dict[str, str]]:
@@ -289,9 +280,7 @@ def _process(entry: Path, namespace: str) -> Process | None:
     try:
         if os.readlink(entry / "ns" / "pid") != namespace:
             return None
-        status = dict(
-            line.split(":\t", 1) for line in (entry / "status").read_text().splitlines() if ":\t" in line
-        )
+        status = dict(line.split(":\t", 1) for line in (entry / "status").read_text().splitlines() if ":\t" in line)
         argv = (entry / "cmdline").read_bytes().decode(errors="surrogateescape").split("\0")[:-1]
     except OSError:  # it has ended meanwhile
         return None

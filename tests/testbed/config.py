@@ -72,8 +72,7 @@ def _nodes(plan: Plan) -> Iterator[str]:
         yield (
             f"NodeName={node.name} NodeHostname={node.name} NodeAddr={node.address} Port={plan.ports[node.name]}"
             f" CPUs={node.cpus} Sockets=2 CoresPerSocket={node.cpus // 2} ThreadsPerCore=1"
-            f" RealMemory={node.memory} Feature={node.features} State=UNKNOWN"
-            + (f" Gres={gres}" if gres else "")
+            f" RealMemory={node.memory} Feature={node.features} State=UNKNOWN" + (f" Gres={gres}" if gres else "")
         )
 
 

@@ -102,9 +102,7 @@ class Daemons:
             *("mariadb-install-db", "--no-defaults", f"--datadir={folder}", "--user=mysql", "--skip-test-db"),
             *("--auth-root-authentication-method=socket", "--skip-name-resolve", "--innodb-log-file-size=8M"),
         ]
-        answer = subprocess.run(
-            [which(command[0]), *command[1:]], capture_output=True, text=True, env=self.environ
-        )
+        answer = subprocess.run([which(command[0]), *command[1:]], capture_output=True, text=True, env=self.environ)
         if answer.returncode:
             raise TestbedError(f"mariadb-install-db: {answer.stderr}{answer.stdout}")
 
@@ -129,9 +127,7 @@ class Daemons:
             ),
         ]
 
-    def _start(
-        self, name: str, argv: list[str], *, of_host: bool = False, host_name: str | None = None
-    ) -> None:
+    def _start(self, name: str, argv: list[str], *, of_host: bool = False, host_name: str | None = None) -> None:
         root = None if of_host or not self.plan.image else self.plan.root
 
         def enter() -> None:  # this process has one thread, so that work between fork and exec is safe

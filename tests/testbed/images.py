@@ -15,7 +15,7 @@ from tests.testbed.requirements import NAMESPACES, version_of, which
 SUITES = {"24.11": "trixie", "26.05": "forky"}
 PACKAGES = (
     *("slurmctld", "slurmd", "slurmdbd", "slurm-client", "slurm-wlm-basic-plugins", "slurm-wlm-mysql-plugin"),
-    "munge",
+    *("munge", "procps"),
 )
 # one script of debootstrap makes all newer suites; it knows those by name that are older than itself
 SCRIPT = Path("/usr/share/debootstrap/scripts/sid")
@@ -61,9 +61,7 @@ def _build(version: str, image: Path) -> None:
     if answer.returncode:
         log = unfinished / "debootstrap" / "debootstrap.log"
         tail = log.read_text(errors="replace")[-3000:] if log.exists() else ""
-        raise TestbedError(
-            f"debootstrap {suite} failed\n{answer.stdout[-2000:]}{answer.stderr[-2000:]}{tail}"
-        )
+        raise TestbedError(f"debootstrap {suite} failed\n{answer.stdout[-2000:]}{answer.stderr[-2000:]}{tail}")
     found = version_of([which("chroot"), str(unfinished), "/usr/sbin/slurmctld"])
     if found != version:
         shutil.rmtree(unfinished)

@@ -30,9 +30,7 @@ def _own_tmpfs(target: Path, mode: str) -> None:
 
 def prepare(plan: Plan) -> None:
     """Make the file system under `plan.root` that the cluster's processes see."""
-    _mount(
-        "--make-rprivate", "/"
-    )  # the shell command does so too; a mount that leaks out would be there for good
+    _mount("--make-rprivate", "/")  # the shell command does so too; a mount that leaks out would be there for good
     if plan.image:
         _image_root(plan, plan.image)
     else:
@@ -85,8 +83,9 @@ def _replace(folder: Path, needed: Iterable[Path], mode: str) -> None:
     for path, descriptor in sorted(kept.items()):
         if not path.exists():  # else it lies in one that is back already
             path.mkdir(parents=True)
-            # the number of this process: `mount` has a /proc/self of its own
-            _bind(Path(f"/proc/{os.getpid()}/fd/{descriptor}"), path)
+            # by the number of this process, for `mount` has a /proc/self of its own, and unresolved: what the link
+            # names is by now the empty folder
+            _mount("--no-canonicalize", "--bind", f"/proc/{os.getpid()}/fd/{descriptor}", path)
         os.close(descriptor)
 
 

@@ -57,9 +57,7 @@ class Plan:
     version: str
     image: Path | None
     ports: dict[str, int]
-    readable: tuple[
-        Path, ...
-    ]  # folders outside that users must be able to read: checkout, virtual environment
+    readable: tuple[Path, ...]  # folders outside that users must be able to read: checkout, virtual environment
     python: Path  # sys.base_prefix of the virtual environment's interpreter
 
     @property

@@ -43,9 +43,7 @@ def missing(*, slurm_of_host: bool = True) -> str | None:
     if absent:
         packages = " ".join(sorted({PROGRAMS[program] for program in absent}))
         return f"not installed: {', '.join(absent)} (apt-get install {packages})"
-    answer = subprocess.run(
-        [which("unshare"), *NAMESPACES, "--fork", which("true")], capture_output=True, text=True
-    )
+    answer = subprocess.run([which("unshare"), *NAMESPACES, "--fork", which("true")], capture_output=True, text=True)
     if answer.returncode:
         return f"namespaces are refused: {answer.stderr.strip()}"
     return None

@@ -124,11 +124,7 @@ def all_states() -> list[State]:
 def _folders() -> list[Path]:
     # by the name that `create` gives: whatever else somebody keeps there is not ours to remove
     found = sorted(root().iterdir()) if root().is_dir() else []
-    return [
-        path
-        for path in found
-        if _FOLDER_NAME.fullmatch(path.name) and path.is_dir() and not path.is_symlink()
-    ]
+    return [path for path in found if _FOLDER_NAME.fullmatch(path.name) and path.is_dir() and not path.is_symlink()]
 
 
 @contextlib.contextmanager
@@ -169,9 +165,7 @@ def create(version: str, *, by_hand: bool) -> State:
         others = all_states()
         for other in others:
             if by_hand and other.by_hand and other.version == version:
-                raise TestbedError(
-                    f"a cluster with Slurm {version} is up already, in {other.folder}; see `status`"
-                )
+                raise TestbedError(f"a cluster with Slurm {version} is up already, in {other.folder}; see `status`")
         folder = root() / f"{version}-{secrets.token_hex(3)}"
         folder.mkdir(mode=0o755)
         folder.chmod(0o755)  # whatever the umask
