@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -264,6 +265,20 @@ def test_number_of_a_dead_cluster_given_to_another_process(own_root: Path) -> No
         assert state.sweep() == [left.folder]
         assert bystander.poll() is None
         bystander.kill()
+
+
+@pytest.mark.slurm
+def test_users_can_read_what_lies_in_a_closed_folder(own_root: Path, tmp_path: Path) -> None:
+    own_root.mkdir()
+    closed = own_root / "closed"
+    for folder in (tmp_path, closed):
+        (folder / "tool").mkdir(parents=True)
+        (folder / "tool" / "text").write_text("read\n")
+        folder.chmod(0o700)
+    with Cluster.start(readable=[tmp_path / "tool", closed / "tool"]) as cluster:
+        for folder in (tmp_path, closed):
+            assert cluster.run(["cat", folder / "tool" / "text"]).stdout == "read\n"
+    shutil.rmtree(closed)
 
 
 @pytest.mark.slurm
