@@ -10,6 +10,7 @@ Replace build_dataset() and build_model() by your own. To run it:
 
 import argparse
 import contextlib
+import io
 import itertools
 import os
 import random
@@ -118,10 +119,20 @@ def set_rng_state(state, device):
         torch.cuda.set_rng_state(state["cuda"], device)
 
 
-def gather(value):  # from every rank, to every rank, in the order of ranks
-    values = [None] * dist.get_world_size()
-    dist.all_gather_object(values, value)
-    return values
+def gather(value):
+    """`value` of every rank, in the order of ranks; sent as bytes, because all_gather_object needs NumPy."""
+    device = torch.device("cuda" if dist.get_backend() == "nccl" else "cpu")
+    buffer = io.BytesIO()
+    torch.save(value, buffer)
+    sent = torch.frombuffer(bytearray(buffer.getvalue()), dtype=torch.uint8).to(device)
+    sizes = [torch.zeros(1, dtype=torch.int64, device=device) for _ in range(dist.get_world_size())]
+    dist.all_gather(sizes, torch.tensor([sent.numel()], device=device))
+    padded = torch.zeros(int(max(sizes)), dtype=torch.uint8, device=device)
+    padded[: sent.numel()] = sent
+    received = [torch.empty_like(padded) for _ in sizes]
+    dist.all_gather(received, padded)
+    texts = [bytes(part[: int(size)].tolist()) for part, size in zip(received, sizes, strict=True)]
+    return [torch.load(io.BytesIO(text), weights_only=True) for text in texts]
 
 
 def save_checkpoint(path, epoch, parts, device):

@@ -27,6 +27,23 @@ _DUMP = """#!/bin/sh
 for word in "$@"; do printf '%s\\0' "$word"; done >"$DUMP_TO.argv"
 cat /proc/self/environ >"$DUMP_TO.env"
 """
+# torchrun's two modules: one writes its arguments as dump does, or fails as a rank did that ended with RANK_CODE
+_TORCH_ERRORS = """
+class ChildFailedError(Exception):
+    def get_first_failure(self):
+        return 0, self
+
+    exitcode = property(lambda self: int(self.args[0]))
+"""
+_TORCHRUN = """
+import os, subprocess, sys
+from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+
+def main():
+    if "RANK_CODE" in os.environ:
+        raise ChildFailedError(os.environ["RANK_CODE"])
+    sys.exit(subprocess.call(["dump", *sys.argv[1:]]))
+"""
 
 
 def render(spec: dict[str, Any], **request: Any) -> Script:
@@ -59,10 +76,14 @@ class Bash:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.program = str(folder / "dump")
-        for name, content in (("srun", _SRUN), ("scontrol", _SCONTROL), ("dump", _DUMP), ("torchrun", _DUMP)):
+        for name, content in (("srun", _SRUN), ("scontrol", _SCONTROL), ("dump", _DUMP)):
             path = folder / name
             path.write_text(content)
             path.chmod(path.stat().st_mode | stat.S_IXUSR)
+        errors = folder / "torch/distributed/elastic/multiprocessing/errors.py"
+        errors.parent.mkdir(parents=True)
+        errors.write_text(_TORCH_ERRORS)
+        (folder / "torch/distributed/run.py").write_text(_TORCHRUN)
 
     def run(self, script: str, nodes: int = 1, gpus: int = 0, **variables: str) -> subprocess.CompletedProcess[str]:
         """The script's end, as in a job of `nodes` nodes with `gpus` GPUs each."""
@@ -70,6 +91,7 @@ class Bash:
             "PATH": f"{self.folder}:{os.environ['PATH']}",
             "HOME": str(self.folder),
             "DUMP_TO": str(self.folder / "out"),
+            "PYTHONPATH": str(self.folder),
             "SLURM_JOB_ID": "1234",
             "SLURM_JOB_NUM_NODES": str(nodes),
             "SLURM_JOB_NODELIST": "n[1-2]",

@@ -13,7 +13,7 @@ from tests.rendering import Bash, directives, text
 # any text that a C string and UTF-8 can hold
 TEXT = st.text(st.characters(blacklist_categories=("Cs",), blacklist_characters="\0"), max_size=60)
 NAMES = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,12}", fullmatch=True).filter(
-    lambda name: not bad_env_name(name) and name not in ("PATH", "HOME", "DUMP_TO", "OMP_NUM_THREADS")
+    lambda name: not bad_env_name(name) and name not in ("PATH", "HOME", "DUMP_TO", "OMP_NUM_THREADS", "PYTHONPATH")
 )
 HOSTILE = [
     "a b",

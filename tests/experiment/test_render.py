@@ -203,6 +203,23 @@ def test_a_command_that_launches_itself_is_refused(command):
         text({"command": command, "gpus_per_node": 2})
 
 
+@pytest.mark.parametrize(("rank_code", "code"), [("3", 3), ("1", 1), ("-9", 137), ("-15", 143)])
+def test_torchrun_ends_with_the_code_of_the_rank_that_failed(bash, rank_code, code):
+    ended = bash.run(text({"command": "train.py", "gpus_per_node": 2}), gpus=2, RANK_CODE=rank_code)
+    assert ended.returncode == code
+    assert ended.stderr == f"{rank_code}\n"
+
+
+def test_a_python_without_torch_is_one_clear_line(bash):
+    ended = bash.run(text({"command": "train.py", "gpus_per_node": 2}), gpus=2, PYTHONPATH="", PYTHONNOUSERSITE="1")
+    if "No module named" not in ended.stderr:
+        pytest.skip("the python3 on PATH has PyTorch itself")
+    assert ended.returncode == 1
+    assert re.fullmatch(
+        r"slurmgpu: No module named 'torch\S*: name the environment that has PyTorch .*\n", ended.stderr
+    )
+
+
 def test_srun_launcher_gives_each_rank_its_place_and_binds_no_gpu(bash):
     spec = {"command": [bash.program], "launcher": "srun", "nodes": 2, "gpus_per_node": 4, "cpus_per_gpu": 3}
     script = text(spec)

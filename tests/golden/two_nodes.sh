@@ -29,15 +29,29 @@ export GREETING='it'"'"'s'
 [ "${SLURM_JOB_NUM_NODES:-0}" -eq 2 ] || fail "got ${SLURM_JOB_NUM_NODES:-no} nodes, but the spec says 2"
 hosts=$(scontrol show hostnames "$SLURM_JOB_NODELIST") || fail "scontrol cannot expand $SLURM_JOB_NODELIST"
 export MASTER_ADDR=${hosts%%$'\n'*} MASTER_PORT=$((20100 + SLURM_JOB_ID % 3900))
+export SLURMGPU_TORCHRUN='
+import sys
+try:
+    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+    from torch.distributed.run import main
+except ImportError as error:
+    sys.exit(f"slurmgpu: {error}: name the environment that has PyTorch in the spec (venv, conda, uv, modules)")
+try:
+    main()
+except ChildFailedError as error:
+    print(error, file=sys.stderr)
+    code = error.get_first_failure()[1].exitcode
+    sys.exit(code if code > 0 else 128 - code)
+'
 export OMP_NUM_THREADS=12
 
 exec srun --nodes=2 --ntasks-per-node=1 --cpus-per-task=96 --kill-on-bad-exit=1 --wait=60 \
   bash -c '
   fail() { echo "slurmgpu: $SLURMD_NODENAME: $*" >&2; exit 1; }
   [ "${SLURM_GPUS_ON_NODE:-0}" -eq 8 ] || fail "has ${SLURM_GPUS_ON_NODE:-0} GPUs for this job, but the spec says 8"
-  type -P torchrun >/dev/null || fail "torchrun is not on PATH; name its environment in the spec (venv, conda, uv, modules)"
+  torchrun() { exec python3 -c "$SLURMGPU_TORCHRUN" "$@"; }
   if [ "$SLURMD_NODENAME" = "$MASTER_ADDR" ]; then is_host=1; else is_host=0; fi
-  exec torchrun --nnodes=2 --nproc-per-node=8 --max-restarts=0 \
+  torchrun --nnodes=2 --nproc-per-node=8 --max-restarts=0 \
     --rdzv-backend=c10d --rdzv-endpoint="$MASTER_ADDR:$MASTER_PORT" --rdzv-conf="is_host=$is_host" \
     --rdzv-id="$SLURM_JOB_ID.${SLURM_RESTART_COUNT:-0}" --local-addr="$SLURMD_NODENAME" "$@"
   ' slurmgpu train.py --config sft.yaml --lr 3e-4

@@ -94,6 +94,14 @@ def test_the_exit_code_of_one_process_is_the_job_s(cluster, launcher):
     assert row["ExitCode"] == "3:0"
 
 
+def test_the_exit_code_of_a_rank_under_one_torchrun_is_the_job_s(cluster, ddp):
+    command = "train_ddp.py --epochs 100000 --fail-rank 1 --fail-code 3"
+    record, text = finish(cluster, ddp | {"nodes": 1, "command": command})
+    assert (record["JobState"], record["ExitCode"]) == ("FAILED", "3:0"), text
+    (row,) = [row for row in cluster.sacct(int(record["JobId"]), "JobID", "ExitCode") if "." not in row["JobID"]]
+    assert row["ExitCode"] == "3:0"
+
+
 def test_one_node_of_torchrun_and_srun_ranks_agree(cluster, ddp):
     """The same training by torchrun --standalone and by srun's ranks ends with the same number."""
     numbers = []
@@ -131,4 +139,5 @@ def test_a_missing_torchrun_is_one_clear_line(cluster, ddp):
     spec = {key: value for key, value in ddp.items() if key != "venv"}
     record, text = finish(cluster, spec)
     assert record["JobState"] == "FAILED"
-    assert "slurmgpu: n1: torchrun is not on PATH; name its environment in the spec" in text
+    assert "slurmgpu: No module named 'torch'" in text
+    assert "name the environment that has PyTorch in the spec" in text
