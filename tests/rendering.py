@@ -108,6 +108,7 @@ class Bash:
             ["bash"],
             input=script,
             env=environ | variables,
+            cwd=self.folder,
             text=True,
             capture_output=True,
             errors="surrogateescape",
