@@ -18,6 +18,8 @@ from tests.testbed.requirements import which
 
 CLONE_NEWUTS = 0x04000000
 READY_S = 30.0  # ten times what a loaded machine was seen to need for any one step
+# the database need not outlive a crash, and on a busy disk each sync waits for everybody's writes
+NEVER_SYNC = ("--debug-no-sync", "--sync-frm=0", "--innodb-flush-log-at-trx-commit=0", "--innodb-doublewrite=0")
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
@@ -101,6 +103,7 @@ class Daemons:
         command = [
             *("mariadb-install-db", "--no-defaults", f"--datadir={folder}", "--user=mysql", "--skip-test-db"),
             *("--auth-root-authentication-method=socket", "--skip-name-resolve", "--innodb-log-file-size=8M"),
+            *NEVER_SYNC,
         ]
         answer = subprocess.run([which(command[0]), *command[1:]], capture_output=True, text=True, env=self.environ)
         if answer.returncode:
@@ -113,18 +116,9 @@ class Daemons:
             *(f"--socket={self.plan.database_socket}", f"--pid-file={folder}/database/pid"),
             *("--bind-address=127.0.0.1", f"--port={self.plan.ports['mariadbd']}", "--skip-name-resolve"),
             *(f"--init-file={folder}/database.sql", "--skip-log-bin", "--performance-schema=OFF"),
-            # slurmdbd warns when these are smaller; nothing has to outlive a crash
-            *(
-                "--innodb-buffer-pool-size=128M",
-                "--innodb-log-file-size=64M",
-                "--innodb-lock-wait-timeout=900",
-            ),
-            *(
-                "--innodb-flush-log-at-trx-commit=0",
-                "--innodb-doublewrite=0",
-                "--debug-no-sync",
-                "--sync-frm=0",
-            ),
+            # slurmdbd warns when these are smaller
+            *("--innodb-buffer-pool-size=128M", "--innodb-log-file-size=64M", "--innodb-lock-wait-timeout=900"),
+            *NEVER_SYNC,
         ]
 
     def _start(self, name: str, argv: list[str], *, of_host: bool = False, host_name: str | None = None) -> None:
