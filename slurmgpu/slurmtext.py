@@ -10,7 +10,8 @@ import re
 
 
 def _match(pattern: str, text: str) -> re.Match[str] | None:
-    return re.fullmatch(pattern, text, re.ASCII)
+    # no time, size or index has more digits than fit here, and Python refuses to read thousands of them
+    return re.fullmatch(pattern, text, re.ASCII) if len(text) < 64 else None
 
 
 MINUTE_S = 60

@@ -19,6 +19,9 @@ _MIG = r"(?i)(?:^|[_-])(?:\d+c\.)?\d+g\.\d+gb"
 # the signals that torchrun's agent handles; any other ends it at once, and its ranks with it
 _TORCHRUN_SIGNALS = frozenset({"TERM", "INT", "HUP", "QUIT", "15", "2", "1", "3"})
 
+# what `exclusive` may be for a job that has its nodes to itself; user and mcs share them with their like
+_WHOLE_NODES = (True, "topo")
+
 Refuse = Callable[[str, str], None]
 
 
@@ -51,7 +54,7 @@ def allocate(spec: Spec, profile: Profile, version: Version | None, refuse: Refu
         why={"launcher": launcher_why, "gpus_per_node": gpus_why},
         notes=[],
     )
-    if gpus and not spec.gpu_type and ranks > gpus and not spec.force:
+    if launcher == "torchrun" and gpus and ranks > gpus and not spec.force:
         refuse("torchrun", f"starts {ranks} ranks on {gpus} GPUs a node; write `force: true` if that is meant")
     partition = _partition(spec, profile, refuse, job)
     _check_gpu_type(spec, partition, ranks, gpus, refuse)
@@ -91,9 +94,10 @@ def _tasks(spec: Spec, launcher: str, gpus: int, refuse: Refuse) -> tuple[int, i
     if launcher == "torchrun":
         if asked is not None:
             refuse("ntasks_per_node", "must not be given with torchrun: one task a node starts all its ranks")
-        name = (spec.options.get("signal") or "TERM").rpartition(":")[2].partition("@")[0]
-        if name.upper().removeprefix("SIG") not in _TORCHRUN_SIGNALS:
-            refuse("signal", f"{name} ends torchrun on the spot, and the ranks never see it; write TERM")
+        for key, options in (("signal", spec.options), ("sbatch", spec.sbatch)):
+            name = (options.get("signal") or "TERM").rpartition(":")[2].partition("@")[0]
+            if name.upper().removeprefix("SIG") not in _TORCHRUN_SIGNALS:
+                refuse(key, f"{name} ends torchrun on the spot, and the ranks never see it; write TERM")
         ranks = spec.torchrun.nproc_per_node or gpus
         if not ranks:
             refuse("launcher", "torchrun needs `gpus_per_node`, or `torchrun: {nproc_per_node: N}` without GPUs")
@@ -109,6 +113,11 @@ def _tasks(spec: Spec, launcher: str, gpus: int, refuse: Refuse) -> tuple[int, i
             refuse("ntasks_per_node", f"is {asked}, but srun starts one rank a GPU and there are {gpus} a node")
         return gpus, gpus
     return asked or 1, asked or 1
+
+
+def has_whole_nodes(spec: Spec) -> bool:
+    """Whether the job has its nodes to itself, so that it may see more GPUs than it asked for."""
+    return spec.exclusive in _WHOLE_NODES
 
 
 def is_mig(gpu_type: str | None) -> bool:
@@ -148,12 +157,13 @@ def _partition(spec: Spec, profile: Profile, refuse: Refuse, job: Allocation) ->
 
 
 def _set_cpus(spec: Spec, partition: Partition, job: Allocation) -> None:
-    per_task_gpus = job.gpus_per_node / job.tasks_per_node if job.gpus_per_node else 0
     if spec.cpus_per_task is not None:
         job.cpus_per_task = spec.cpus_per_task
     elif spec.cpus_per_gpu is not None and job.gpus_per_node:
-        job.cpus_per_task = int(spec.cpus_per_gpu * per_task_gpus)
-        job.why["cpus_per_task"] = f"cpus_per_gpu {spec.cpus_per_gpu} x {per_task_gpus:g} GPUs a task"
+        job.cpus_per_task = -(-spec.cpus_per_gpu * job.gpus_per_node // job.tasks_per_node)
+        job.why["cpus_per_task"] = (
+            f"cpus_per_gpu {spec.cpus_per_gpu} x {job.gpus_per_node} GPUs / {job.tasks_per_node} tasks a node"
+        )
     elif spec.cpus_per_gpu is not None:
         job.cpus_per_task = spec.cpus_per_gpu
         job.why["cpus_per_task"] = "cpus_per_gpu, without GPUs"
@@ -181,7 +191,7 @@ def _set_mem(spec: Spec, profile: Profile, partition: Partition, job: Allocation
     elif spec.mem_per_gpu is not None:
         refuse("mem_per_gpu", "is given without GPUs; write `mem`")
         return
-    elif spec.exclusive:
+    elif has_whole_nodes(spec):
         # --exclusive takes all CPUs and GPUs of a node but only the memory asked for (sbatch(1))
         job.mem_mib = 0
         job.why["mem"] = "exclusive: the node's whole memory"
@@ -207,15 +217,17 @@ def _set_mem(spec: Spec, profile: Profile, partition: Partition, job: Allocation
 def _check_limits(spec: Spec, profile: Profile, partition: Partition, job: Allocation, refuse: Refuse) -> None:
     _check_time(spec, partition, job, refuse)
     cpus = (job.cpus_per_task or 0) * job.tasks_per_node
-    mem = 0 if job.mem_per_cpu else job.mem_mib or 0
-    for key, asked, most in (
-        ("nodes", job.nodes, partition.nodes),
-        ("gpus_per_node", job.gpus_per_node, partition.gpus_per_node),
-        ("cpus_per_task", cpus, partition.cpus_per_node),
-        ("mem", mem, partition.mem_per_node),
+    mem = (job.mem_mib or 0) * (cpus if job.mem_per_cpu else 1)
+    for keys, asked, most in (
+        (("nodes",), job.nodes, partition.nodes),
+        (("gpus_per_node", "gpus"), job.gpus_per_node, partition.gpus_per_node),
+        (("cpus_per_task", "cpus_per_gpu"), cpus, partition.cpus_per_node),
+        (("mem", "mem_per_gpu", "mem_per_cpu"), mem, partition.mem_per_node),
     ):
         if most is not None and asked > most:
-            unit = " MiB" if key == "mem" else ""
+            # the key that stands in the file, not the one that it was computed into
+            key = next((key for key in keys if getattr(spec, key) is not None), keys[0])
+            unit = " MiB" if keys[0] == "mem" else ""
             refuse(key, f"comes to {asked}{unit}, but this partition has {most}{unit}")
     if spec.array is not None:
         last = array_last_index(spec.array)
@@ -239,7 +251,7 @@ def _check_time(spec: Spec, partition: Partition, job: Allocation, refuse: Refus
 
 def _check_nodelist(spec: Spec, job: Allocation, refuse: Refuse) -> None:
     try:
-        hosts = expand_hostlist(spec.nodelist or "")
+        hosts = set(expand_hostlist(spec.nodelist or ""))
     except ValueError as error:
         refuse("nodelist", str(error))
         return

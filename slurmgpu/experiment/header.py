@@ -47,6 +47,8 @@ def split_arguments(text: str) -> list[str]:
     arguments: list[str] = []
     rest = text.lstrip(_SPACE)
     while rest:
+        if rest.startswith(":"):
+            raise ValueError(f"an argument must not start with `:` in {text!r}")
         argument, rest = _next_argument(rest)
         if argument is None:  # the lexer sees nothing more in this line, a comment for instance
             break
@@ -67,7 +69,10 @@ def _next_argument(text: str) -> tuple[str | None, str]:
         char = text[position]
         position += 1
         if char == "\\":
-            pieces.append(text[position : position + 1])
+            escaped = text[position : position + 1]
+            if not quoted and escaped != " " and escaped in _SPACE:  # the end of the text too
+                break
+            pieces.append(escaped)
             position += 1
         elif char == quoted:
             quoted = ""

@@ -84,7 +84,9 @@ def integer(data: Data, path: Path, say: Say, least: int = 1) -> int | None:
     def check(value: str) -> int:
         if not (value.isascii() and value.lstrip("+-").isdigit() and value[1:2] not in ("+", "-")):
             raise ValueError(f"{value!r} is not a whole number")
-        if len(value) > 9 or int(value) < least:
+        if len(value) > 9:
+            raise ValueError(f"{value[:20]} is out of range; write a smaller number")
+        if int(value) < least:
             raise ValueError(f"{value} is out of range; write a number from {least} up")
         return int(value)
 

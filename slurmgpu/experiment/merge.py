@@ -117,6 +117,8 @@ def setting(text: str) -> Document:
     keys = name.strip().split(".")
     if not equals or not all(keys):
         raise InputError([Problem(Place(f"--set {text}"), "must be KEY=VALUE, such as time=2h or env.SEED=1")])
+    if keys == ["extends"]:
+        raise InputError([Problem(place, "can only stand in a file, whose folder its path starts from")])
     value: Data = typed
     if typed == "null":
         value = None

@@ -107,6 +107,7 @@ WRITTEN = frozenset(
 REFUSED: dict[str, str] = {
     "job-name": "write `name`",
     "ntasks": "write `nodes` and, for launcher srun or shell, `ntasks_per_node`",
+    "tasks-per-node": "write `ntasks_per_node`",
     "gpus-per-task": "it hides all GPUs but one from each rank; write `gpus_per_node`",
     "gpus-per-socket": "it splits unevenly; write `gpus_per_node`",
     "ntasks-per-gpu": "it hides all GPUs but one from each rank; write `gpus_per_node` and `launcher: srun`",

@@ -54,8 +54,14 @@ def _name_from(source: str) -> str:
     return re.sub(r"[^\w.-]+", "-", stem, flags=re.ASCII).strip("-.") or "job"
 
 
-def absolute(key: str, text: str, place: Place, refuse: Refuse) -> str:
-    """An absolute path: `~` and `$NAME` expanded (`$$` is a dollar sign), the rest below `place.folder`."""
+def absolute(key: str, text: str, place: Place, refuse: Refuse, is_pattern: bool = False) -> str:
+    """An absolute path: `~` and `$NAME` expanded (`$$` is a dollar sign), the rest below `place.folder`.
+
+    In a file pattern of Slurm's a percent sign that comes from outside of `text` stands for itself.
+    """
+
+    def from_outside(value: str) -> str:
+        return value.replace("%", "%%") if is_pattern else value
 
     def value_of(match: re.Match[str]) -> str:
         dollar, plain, braced = match.groups()
@@ -65,32 +71,34 @@ def absolute(key: str, text: str, place: Place, refuse: Refuse) -> str:
         if name not in place.environ:
             refuse(key, f"names ${name}, which is not set here; set it, or write $$ for a dollar sign")
             return ""
-        return place.environ[name]
+        return from_outside(place.environ[name])
 
     if text == "~" or text.startswith("~/"):
         home = place.environ.get("HOME")
         if not home:
             refuse(key, "starts with ~, but HOME is not set here; write the path in full")
-        text = (home or "/") + text[1:]
+        text = from_outside(home or "/") + text[1:]
     elif text.startswith("~"):
         refuse(key, "starts with ~USER, which is not expanded; write the path in full")
     if "$" in text:
         text = re.sub(_VARIABLE, value_of, text)
-    return os.path.normpath(os.path.join(place.folder, text))
+    return os.path.normpath(os.path.join(from_outside(place.folder), text))
 
 
 def _log(key: str, text: str, spec: Spec, name: str, place: Place, refuse: Refuse, notes: list[str]) -> str:
-    if "\\" in text:
-        refuse(key, "holds a backslash, with which Slurm turns its patterns off; leave it out")
     if text.endswith("/"):
         refuse(key, "names a folder; add a file name such as %x-%j.out")
-    escaped_folder = Place(place.folder.replace("%", "%%"), place.environ)
-    path = absolute(key, _patterns_for_array(key, text, bool(spec.array), refuse, notes), escaped_folder, refuse)
+    path = absolute(key, _patterns_for_array(key, text, bool(spec.array), notes), place, refuse, is_pattern=True)
+    if "\\" in path:
+        refuse(key, "holds a backslash, with which Slurm turns its patterns off; leave it out")
     letters = set(re.findall(_PATTERN, path))
     if wrong := sorted(letters - _LETTERS):
         refuse(key, f"holds %{wrong[0]}, which is no pattern of Slurm's; write %% for a percent sign")
-    if not letters & set("jJAr"):
-        notes.append(f"`{key}` has no %j: every run writes to the same file")
+    if not spec.array and "a" in letters:
+        refuse(key, "holds %a, which outside an array is 4294967294; write %j")
+    if not letters & ({"j", "J", "a"} if spec.array else {"j", "J", "A"}):
+        wanted = "%A_%a: every task" if spec.array else "%j: every run"
+        notes.append(f"`{key}` has no {wanted} writes to the same file")
     if step := sorted(letters & set("nst")):
         notes.append(f"`{key}` has %{step[0]}, which tells steps apart; the whole job has one log")
     longest = os.path.basename(path).replace("%x", name)
@@ -99,7 +107,7 @@ def _log(key: str, text: str, spec: Spec, name: str, place: Place, refuse: Refus
     return path
 
 
-def _patterns_for_array(key: str, text: str, is_array: bool, refuse: Refuse, notes: list[str]) -> str:
+def _patterns_for_array(key: str, text: str, is_array: bool, notes: list[str]) -> str:
     """%j names array tasks by unrelated ids, and %a outside an array is 4294967294 (job_array page)."""
     bare = text.replace("%%", "")
     if is_array and "%j" in bare and "%a" not in bare:
@@ -108,6 +116,4 @@ def _patterns_for_array(key: str, text: str, is_array: bool, refuse: Refuse, not
     if not is_array and "%A_%a" in bare:
         notes.append(f"`{key}`: %A_%a became %j, because this is no array")
         return re.sub(r"(?<!%)((?:%%)*)%A_%a", r"\1%j", text)
-    if not is_array and "%a" in bare:
-        refuse(key, "holds %a, which outside an array is 4294967294; write %j")
     return text

@@ -16,7 +16,7 @@ from slurmgpu import bundled
 from slurmgpu.errors import InputError, Problem, SlurmgpuError
 from slurmgpu.errors import Place as Written
 from slurmgpu.experiment import program
-from slurmgpu.experiment.allocation import Allocation, allocate
+from slurmgpu.experiment.allocation import Allocation, allocate, has_whole_nodes
 from slurmgpu.experiment.context import Context, Lines, why
 from slurmgpu.experiment.directives import Directive, directives
 from slurmgpu.experiment.header import read_header
@@ -107,7 +107,7 @@ class Renderer:
             tasks_per_node=job.tasks_per_node,
             ranks_per_node=job.ranks_per_node,
             cpus_per_task=job.cpus_per_task,
-            gpu_test="-ge" if spec.exclusive else "-eq",
+            gpu_test="-ge" if has_whole_nodes(spec) else "-eq",
             needs_head=job.launcher == "srun" or (job.launcher == "torchrun" and several),
             command=program.command_line(spec, job, refuse),
             rendezvous=spec.torchrun.rendezvous,

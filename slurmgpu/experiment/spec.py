@@ -149,11 +149,20 @@ def _sbatch(data: Data, path: Path, say: Say) -> dict[str, str | None] | None:
             )
         elif name in REFUSED and name != "profile":
             say(here, f"--{name} is not taken: {REFUSED[name]}", of_key=True)
+        elif name in options:
+            say(here, f"--{name} stands here twice; keep one of them", of_key=True)
+        elif name not in OPTIONS and name != "profile" and (whole := _whole_name(name)):
+            say(here, f"--{name} is short for --{whole}; write it in full", of_key=True)
         elif value is None or value == "true":
             options[name] = None
-        elif (checked := _kind_of(name)(value, here, say)) is not None:
+        elif (checked := _kind_of(name)(value, here, say)) is not None and checked is not False:
             options[name] = _value_of(name, checked)
     return options
+
+
+def _whole_name(name: str) -> str | None:
+    """The option that sbatch takes `name` for: any unique beginning will do for getopt_long."""
+    return next((known for known in (*OPTIONS, *WRITTEN, *REFUSED) if known.startswith(name) and known != name), None)
 
 
 def _kind_of(name: str) -> Kind:
@@ -183,7 +192,7 @@ def _option_kind(kind: str, max_bytes: int) -> Kind:
 
 
 def _flag_or_text(data: Data, path: Path, say: Say) -> bool | str | None:
-    return True if data == "true" else kinds.text(data, path, say)
+    return data == "true" if data in ("true", "false") else kinds.text(data, path, say)
 
 
 KEYS: dict[str, Kind] = {

@@ -77,21 +77,25 @@ def _decode(content: bytes, file: str) -> str:
     if len(content) > MAX_BYTES:
         raise InputError([Problem(Place(file), "is larger than 1 MiB; a spec is a page of text")])
     try:
-        return content.decode("utf-8-sig")
+        return content.decode("utf-8").removeprefix("\ufeff")
     except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
-        column = error.start - (content.rfind(b"\n", 0, error.start) + 1) + 1
+        before = content[: error.start].decode("utf-8").removeprefix("\ufeff")
+        line, column = _line_and_column(before)
         message = f"is not UTF-8 text (byte 0x{content[error.start]:02x}); is this the right file?"
         raise InputError([Problem(Place(file, line, column), message)]) from None
 
 
 def _syntax_problem(error: yaml.MarkedYAMLError, text: str, file: str) -> Problem:
     mark = error.problem_mark or error.context_mark
+    if error.context in ("while scanning an alias", "while scanning an anchor"):  # the sign itself, not what follows
+        mark = error.context_mark
     place = Place(file, mark.line + 1, mark.column + 1) if mark else Place(file)
     message = f"not valid YAML: {error.problem or error.context}"
     lines = text.splitlines()
     rest = lines[mark.line][mark.column :] if mark and mark.line < len(lines) else ""
-    if rest[:1] in tuple("%@`*&!|>{["):
+    if "maximum nesting" in (error.problem or ""):
+        pass
+    elif rest[:1] in tuple("%@`*&!|>{["):
         message += f"; a value that starts with {rest[0]} must be quoted"
     elif rest[:1] == "\t":
         message += "; indent with spaces, not with tabs"
@@ -101,10 +105,15 @@ def _syntax_problem(error: yaml.MarkedYAMLError, text: str, file: str) -> Proble
 
 
 def _character_problem(error: yaml.reader.ReaderError, text: str, file: str) -> Problem:
-    before = text[: error.position]
-    line = before.count("\n") + 1
-    column = error.position - (before.rfind("\n") + 1) + 1
+    # libyaml counts bytes and Python's parser characters, so the character is looked for again
+    found = yaml.reader.Reader.NON_PRINTABLE.search(text)
+    line, column = _line_and_column(text[: found.start() if found else error.position])
     return Problem(Place(file, line, column), "holds a control character, which YAML does not allow")
+
+
+def _line_and_column(before: str) -> tuple[int, int]:
+    """Where the character behind `before` stands, both counted from 1."""
+    return before.count("\n") + 1, len(before) - (before.rfind("\n") + 1) + 1
 
 
 class _Builder:
@@ -116,6 +125,7 @@ class _Builder:
         self.key_places: dict[Path, Place] = {}
         self.problems: list[Problem] = []
         self.values = 0
+        self.too_deep = False
 
     def place(self, node: yaml.Node) -> Place:
         mark = node.start_mark
@@ -125,8 +135,10 @@ class _Builder:
         self.values += 1
         if self.values > MAX_VALUES or len(path) > MAX_DEPTH:
             if self.values <= MAX_VALUES:
-                self._say(node, f"is nested deeper than {MAX_DEPTH} levels")
-            elif self.values == MAX_VALUES + 1:
+                if not self.too_deep:
+                    self._say(node, f"is nested deeper than {MAX_DEPTH} levels")
+                self.too_deep = True
+            elif self.values == MAX_VALUES + 1 and not self.too_deep:
                 self._say(node, f"holds more than {MAX_VALUES} values; aliases multiply what they name")
             return None
         self.places[path] = self.place(node)

@@ -45,7 +45,9 @@ def missing(*, slurm_of_host: bool = True) -> str | None:
         return f"not installed: {', '.join(absent)} (apt-get install {packages})"
     answer = subprocess.run([which("unshare"), *NAMESPACES, "--fork", which("true")], capture_output=True, text=True)
     if answer.returncode:
-        return f"namespaces are refused: {answer.stderr.strip()}"
+        # in a chroot there is no mount that could be made private
+        cure = "; in a chroot, first: mount --bind ROOT ROOT" if "propagation" in answer.stderr else ""
+        return f"namespaces are refused: {answer.stderr.strip()}{cure}"
     return None
 
 
