@@ -197,29 +197,13 @@ def ours(script):
         return None
 
 
+LEXER_ATOMS = [*"#\\'\" \t\v\na$é", "#SBATCH ", "\n#SBATCH ", "--b=", "# x", " :", "\n:"]
+
+
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.lists(
-        st.sampled_from(
-            [
-                "#SBATCH ",
-                "\n#SBATCH ",
-                "\n",
-                "#",
-                " ",
-                "\t",
-                "\v",
-                "'",
-                '"',
-                "\\",
-                "a",
-                "--b=",
-                "é",
-                "$",
-                "# x",
-                "\n:",
-            ]
-        ),
+        st.sampled_from(LEXER_ATOMS),
         max_size=14,
     ).map("".join)
 )
