@@ -19,7 +19,13 @@ class Submitted(NamedTuple):
 
 
 def submit(
-    cluster: Any, spec: dict[str, Any], *, user: str = "alice", sbatch: str = "", render: str = ""
+    cluster: Any,
+    spec: dict[str, Any],
+    *,
+    user: str = "alice",
+    sbatch: str = "",
+    render: str = "",
+    env: dict[str, str] | None = None,
 ) -> Submitted:
     """Write the spec into the user's home and pipe it; sbatch's and render's further options as text."""
     home = cluster.home(user)
@@ -28,7 +34,7 @@ def submit(
     path.write_text(yaml.safe_dump(spec, sort_keys=False, allow_unicode=False))
     path.chmod(0o644)
     pipe = f"set -o pipefail; {SLURMGPU} render {shlex.quote(path.name)} {render} | sbatch --parsable {sbatch}"
-    ended = cluster.run(["bash", "-c", pipe], user=user)
+    ended = cluster.run(["bash", "-c", pipe], user=user, env=env)
     job_id = int(ended.stdout.strip().split(";")[0])
     return Submitted(job_id, cluster.job(job_id), ended.stderr)
 

@@ -213,6 +213,25 @@ def test_export_none_still_has_a_path_in_the_step(cluster):
     assert record["JobState"] == "COMPLETED", log
 
 
+def test_variables_of_an_outer_job_do_not_steer_the_step(cluster):
+    """As when a job is submitted from inside another, or from a tmux that was started in one."""
+    outer = {
+        "SLURM_CPU_BIND": "quiet,mask_cpu:0x1",
+        "SLURM_CPU_BIND_LIST": "0x1",
+        "SLURM_CPUS_PER_TASK": "1",
+        "SLURM_TRES_PER_TASK": "cpu:2",
+        "SLURM_GPUS_PER_TASK": "1",
+        "SLURM_NTASKS_PER_GPU": "1",
+        "SLURM_EXACT": "1",
+    }
+    spec = SHOW | {"gpus_per_node": 2, "cpus_per_gpu": 2, "launcher": "srun"}
+    record, log = finish(cluster, spec, env=outer)
+    assert record["JobState"] == "COMPLETED", log
+    for line in ("SLURM_CPUS_PER_TASK=2", "CUDA_VISIBLE_DEVICES=0,1", "RANK=1"):
+        assert line in log.splitlines(), log
+    assert "mask_cpu:0x1" not in log
+
+
 def test_a_bad_spec_submits_nothing(cluster):
     home = cluster.home("alice")
     (home / "bad.yaml").write_text("command: x\nnodse: 2\n")
