@@ -68,7 +68,7 @@ def render(
 
     content = sys.stdin.buffer.read(command.MAX_BYTES + 1) if spec == "-" else None
     request = command.Request(spec, content, settings, profile, slurm_version, template, explain)
-    script = command.render(request, os.getcwd(), os.environ)
+    script = command.render(request, _folder(), os.environ)
     for note in script.notes:
         _say(f"note: {note}")
     _write(script.text, output)
@@ -91,6 +91,13 @@ def completion(shell: str) -> None:
     if completer is None:
         raise SlurmgpuError(f"no completion for {shell}")
     _write(completer(cli, {}, "slurmgpu", "_SLURMGPU_COMPLETE").source(), None)
+
+
+def _folder() -> str:
+    try:
+        return os.getcwd()
+    except OSError as error:
+        raise InputError([Problem(Place("the current folder"), f"is gone ({error.strerror}); cd to one")]) from None
 
 
 def _say(line: str) -> None:

@@ -1,6 +1,7 @@
 """The command as a user runs it: streams, exit codes, stdin, files, bad input of every sort."""
 
 import os
+import resource
 import subprocess
 import sys
 import time
@@ -260,3 +261,29 @@ def test_a_missing_log_folder_is_named_with_the_cure(tmp_path):
     assert cure not in render(content, tmp_path, "--slurm-version", "25.05").stderr.decode()
     subprocess.run(["bash", "-c", cure], check=True)
     assert cure not in render(content, tmp_path).stderr.decode()
+
+
+def test_a_full_quota_costs_no_script(tmp_path):
+    """No file can grow: the compiled template cannot be kept, and the script comes all the same."""
+    (tmp_path / "exp.yaml").write_text(GOOD)
+    ended = subprocess.run(
+        [sys.executable, "-m", "slurmgpu", "render", "exp.yaml"],
+        capture_output=True,
+        cwd=tmp_path,
+        env={"PATH": os.environ["PATH"], "HOME": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1"},
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0)),
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout.startswith(b"#!/bin/bash\n")
+    assert (tmp_path / ".cache" / "slurmgpu").exists()
+
+
+def test_a_current_folder_that_is_gone_is_a_clear_error(tmp_path):
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    spec = tmp_path / "exp.yaml"
+    spec.write_text(GOOD)
+    command = f"rmdir ../gone; exec {sys.executable} -m slurmgpu render {spec}"
+    ended = subprocess.run(["bash", "-c", command], capture_output=True, cwd=gone)
+    assert (ended.returncode, ended.stdout) == (2, b"")
+    assert b"the current folder: is gone" in ended.stderr

@@ -4,6 +4,7 @@
 merged spec. After rendering, the header is read back by Slurm's own rules and must say what was meant.
 """
 
+import contextlib
 import hashlib
 import json
 import os
@@ -157,8 +158,16 @@ class Renderer:
             )
 
 
+class _Cache(jinja2.FileSystemBytecodeCache):
+    """Kept compiled templates; a full disk or quota costs time and nothing else."""
+
+    def dump_bytecode(self, bucket: Any) -> None:
+        with contextlib.suppress(OSError):
+            super().dump_bytecode(bucket)
+
+
 def _compile(template_file: str | None, cache_folder: str | None) -> jinja2.Template:
-    cache = jinja2.FileSystemBytecodeCache(cache_folder, "%s.cache") if cache_folder else None
+    cache = _Cache(cache_folder, "%s.cache") if cache_folder else None
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(bundled.folder("templates")),
         undefined=jinja2.StrictUndefined,
