@@ -81,6 +81,17 @@ def test_bad_input_prints_nothing_on_stdout_and_exits_2(tmp_path, name):
     assert time.monotonic() - started < 20  # a bomb takes for ever or not long
 
 
+def test_an_unknown_key_does_not_hide_what_else_is_wrong(tmp_path):
+    content = "command: x\nnodse: 2\nnodes: 2\ngpus: 5\nenv: {1A: x}\noutput: 'a%q'\n"
+    said = render(content, tmp_path).stderr.splitlines()
+    assert [line.split(b": ")[1] for line in said] == [
+        b"exp.yaml:2:1",
+        b"exp.yaml:4:7",
+        b"exp.yaml:5:7",
+        b"exp.yaml:6:9",
+    ]
+
+
 def test_every_error_is_reported_at_once_in_the_order_of_the_file(tmp_path):
     ended = render(
         "nodse: 2\ncommand: a | b\ntime: 1:2:3:4\nmem: lots\npartition: ''\nenv: {1A: x}\n",

@@ -58,8 +58,8 @@ class Renderer:
 
     def render(self, merged: Merged, source: str, place: Place, explain: bool = False) -> Script:
         """The script of a merged spec. Raises InputError with every problem found."""
-        spec = check(merged.data, merged.places, merged.key_places, source)
         problems: list[Problem] = []
+        spec = check(merged.data, merged.places, merged.key_places, source, of_keys=problems)
 
         def refuse(key: str, message: str) -> None:
             where = place_of((key,), merged.places, merged.key_places, source)

@@ -249,15 +249,26 @@ KEYS |= dict.fromkeys(("partition", "exclude", "nodelist", "mail_type", "license
 NOT_YET = ("sweep", "checkpoint", "container", "monitor", "trace")
 
 
-def check(data: Data, places: dict[Path, Place], key_places: dict[Path, Place], file: str) -> Spec:
-    """The Spec of merged data. Raises InputError with every problem found."""
+def check(
+    data: Data,
+    places: dict[Path, Place],
+    key_places: dict[Path, Place],
+    file: str,
+    of_keys: list[Problem] | None = None,
+) -> Spec:
+    """The Spec of merged data. Raises InputError with every problem found.
+
+    With `of_keys` problems of keys alone, such as an unknown one, are put there instead of raised: the rest of the
+    spec can still be judged, so that a person sees all errors at once.
+    """
     problems: list[Problem] = []
 
     def say(path: Path, message: str, *, of_key: bool = False) -> None:
         first, second = (key_places, places) if of_key else (places, key_places)
         subject = ".".join(str(part) for part in path)
         text = f"`{subject}` {message}" if subject and not of_key else message
-        problems.append(Problem(place_of(path, first, second, file), text))
+        target = problems if of_keys is None or not of_key else of_keys
+        target.append(Problem(place_of(path, first, second, file), text))
 
     if data is None:
         raise InputError([Problem(Place(file, 1, 1), "is empty; a spec starts with `command: train.py`")])
@@ -269,7 +280,7 @@ def check(data: Data, places: dict[Path, Place], key_places: dict[Path, Place], 
         _check_key(key, item, values, options, say)
     _check_together(data, values, say)
     if problems:
-        raise InputError(problems)
+        raise InputError([*problems, *(of_keys or [])])
     return Spec(**values, options=options)
 
 
