@@ -175,7 +175,8 @@ class Cluster:
         variables = [f"{name}={value}" for name, value in (clean | dict(env or {})).items()]
         chroot = [which("chroot"), str(self._plan.root)] if self._plan.image else []
         return [
-            *(which("nsenter"), f"--target={init.pid}", *NAMESPACES, "--", *chroot),
+            # a mount namespace entered from a chroot starts at the host's root, not at the chroot's
+            *(which("nsenter"), f"--target={init.pid}", *NAMESPACES, "--root", "--", *chroot),
             *("/usr/bin/setpriv", f"--reuid={user}", f"--regid={user}", "--init-groups", "--"),
             *("/usr/bin/env", "--ignore-environment", f"--chdir={cwd or home}", *variables, *map(str, argv)),
         ]
