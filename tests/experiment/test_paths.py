@@ -82,6 +82,7 @@ def test_chdir(chdir, expected):
         ({"output": "/l/%%j-%j.out", "array": "0-3"}, "/l/%%j-%A_%a.out"),
         ({"output": "/l/%j_%a.out", "array": "0-3"}, "/l/%j_%a.out"),
         ({"output": "/l/%A/%a.out", "array": "0-3"}, "/l/%A/%a.out"),
+        ({"output": "/l/%%a-%j", "array": "0-3"}, "/l/%%a-%A_%a"),
         ({"output": "/l/%A_%a.out"}, "/l/%j.out"),
         ({"output": "/l/%%%A_%a.out"}, "/l/%%%j.out"),
         ({"output": "/l/%%a-%j"}, "/l/%%a-%j"),
