@@ -161,6 +161,8 @@ def _expand_item(item: str, room: int) -> list[str]:
         if len(names) * len(numbers) > room:
             raise ValueError(f"{item!r} names more than {MAX_HOSTS} hosts")
         names = [name + prefix + number for name in names for number in numbers]
+    if end and end < len(item):  # scontrol: "Invalid hostlist"
+        raise ValueError(f"{item!r}: nothing may follow the last bracket of a host name")
     return [name + item[end:] for name in names]
 
 

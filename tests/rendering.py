@@ -27,21 +27,24 @@ _DUMP = """#!/bin/sh
 for word in "$@"; do printf '%s\\0' "$word"; done >"$DUMP_TO.argv"
 cat /proc/self/environ >"$DUMP_TO.env"
 """
-# torchrun's two modules: one writes its arguments as dump does, or fails as a rank did that ended with RANK_CODE
+# torchrun's two modules: one writes its arguments as dump does, or fails as ranks did: RANKS holds what each ended
+# with and when
 _TORCH_ERRORS = """
-class ChildFailedError(Exception):
-    def get_first_failure(self):
-        return 0, self
+from types import SimpleNamespace
 
-    exitcode = property(lambda self: int(self.args[0]))
+class ChildFailedError(Exception):
+    @property
+    def failures(self):
+        ended = [pair.split("@") for pair in self.args[0].split()]
+        return {rank: SimpleNamespace(exitcode=int(code), timestamp=int(at)) for rank, (code, at) in enumerate(ended)}
 """
 _TORCHRUN = """
 import os, subprocess, sys
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 
 def main():
-    if "RANK_CODE" in os.environ:
-        raise ChildFailedError(os.environ["RANK_CODE"])
+    if "RANKS" in os.environ:
+        raise ChildFailedError(os.environ["RANKS"])
     sys.exit(subprocess.call(["dump", *sys.argv[1:]]))
 """
 

@@ -54,7 +54,17 @@ def test_the_example_of_a_key_gives_what_the_table_says(row, tmp_path, monkeypat
     assert expected in script.text
 
 
-VALUES = {"text": "x", "integer": "2", "flag": "true", "time": "30m", "mem": "1G", "flag-or-text": "7"}
+VALUES = {
+    "text": "x",
+    "integer": "2",
+    "flag": "true",
+    "time": "30m",
+    "mem": "1G",
+    "flag-or-text": "7",
+    "flag-or-integer": "7",
+    "path": "/x",
+    "pattern": "/x",
+}
 
 
 @pytest.mark.parametrize("name", LISTED)

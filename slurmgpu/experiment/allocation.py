@@ -88,13 +88,21 @@ def _launcher(spec: Spec, gpus_per_node: int) -> tuple[str, str]:
     return "python", "default with one GPU or none"
 
 
+def _both(spec: Spec, option: str) -> tuple[tuple[str, dict[str, str | None]], ...]:
+    """Where an option may stand, as a key of its own and in the sbatch block: (key to name, options)."""
+    return (option.replace("-", "_"), spec.options), ("sbatch", spec.sbatch)
+
+
 def _tasks(spec: Spec, launcher: str, gpus: int, refuse: Refuse) -> tuple[int, int]:
     """Slurm tasks a node and program ranks a node."""
     asked = spec.ntasks_per_node
+    for key, options in _both(spec, "tres-per-task"):
+        if "gpu" in (options.get("tres-per-task") or ""):
+            refuse(key, "hides all GPUs but one from each rank; write `gpus_per_node`")
     if launcher == "torchrun":
         if asked is not None:
             refuse("ntasks_per_node", "must not be given with torchrun: one task a node starts all its ranks")
-        for key, options in (("signal", spec.options), ("sbatch", spec.sbatch)):
+        for key, options in _both(spec, "signal"):
             name = (options.get("signal") or "TERM").rpartition(":")[2].partition("@")[0]
             if name.upper().removeprefix("SIG") not in _TORCHRUN_SIGNALS:
                 refuse(key, f"{name} ends torchrun on the spot, and the ranks never see it; write TERM")
@@ -141,14 +149,17 @@ def _check_gpu_type(spec: Spec, partition: Partition, ranks: int, gpus: int, ref
 
 
 def _partition(spec: Spec, profile: Profile, refuse: Refuse, job: Allocation) -> Partition:
-    names = spec.options.get("partition") or profile.default_partition or ""
+    asked = next(
+        ((key, options["partition"]) for key, options in _both(spec, "partition") if "partition" in options), None
+    )
+    names = (asked[1] if asked else None) or profile.default_partition or ""
     if not profile.partitions:
         return Partition()
     known = [name for name in names.split(",") if name in profile.partitions]
     for name in names.split(",") if names else []:
-        if name not in profile.partitions and "partition" in spec.options:
+        if name not in profile.partitions and asked:
             guess = nearest(name, list(profile.partitions)) or ", ".join(profile.partitions)
-            refuse("partition", f"{name!r} is not in profile {profile.name}; it has {guess}")
+            refuse(asked[0], f"{name!r} is not in profile {profile.name}; it has {guess}")
     if not known:
         return Partition()
     if len(known) > 1:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from slurmgpu.errors import InputError, Place, Problem
 from slurmgpu.experiment import yamltext
-from slurmgpu.experiment.spec import RIVALS
+from slurmgpu.experiment.spec import RIVALS, STRUCTURED
 from slurmgpu.experiment.yamltext import Data, Document, Path
 
 MAX_EXTENDS = 10
@@ -122,8 +122,8 @@ def setting(text: str) -> Document:
     value: Data = typed
     if typed == "null":
         value = None
-    elif typed[:1] in ("[", "{"):
-        value = yamltext.load(typed.encode("utf-8", "surrogateescape"), place.file).data
+    elif typed[:1] in ("[", "{") and len(keys) == 1 and keys[0] in STRUCTURED:
+        value = _structure(typed, place)
     elif not typed.isascii() and any("\ud800" <= char <= "\udfff" for char in typed):
         raise InputError([Problem(place, "is not UTF-8 text")])
     places: dict[Path, Place] = {}
@@ -132,3 +132,10 @@ def setting(text: str) -> Document:
     for key in reversed(keys):
         value = {key: value}
     return Document(place.file, value, places, dict(places))
+
+
+def _structure(typed: str, place: Place) -> Data:
+    try:
+        return yamltext.load(typed.encode("utf-8", "surrogateescape"), place.file).data
+    except InputError as error:  # a line and a column of a command line's word help nobody
+        raise InputError([Problem(place, problem.message) for problem in error.problems]) from None

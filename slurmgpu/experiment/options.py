@@ -9,7 +9,9 @@ Version = tuple[int, int]
 
 
 class Option(NamedTuple):
-    """One sbatch option. `kind`: text, integer, flag, time, mem, or flag-or-text (`--nice` and `--nice=100`)."""
+    """One sbatch option. `kind`: text, integer, flag, time, mem, path, pattern (a path with %j and the like), or
+    flag-or-text (`--propagate` and `--propagate=NONE`) and flag-or-integer (`--nice` and `--nice=100`).
+    """
 
     kind: str
     since: Version = (21, 8)  # the oldest Slurm whose pages were compared
@@ -31,8 +33,8 @@ OPTIONS: dict[str, Option] = {
     "deadline": Option("text"),
     "dependency": Option("text", max_bytes=128 * 1024 - 1),
     "kill-on-invalid-dep": Option("text"),
-    "nice": Option("flag-or-text"),
-    "priority": Option("text"),
+    "nice": Option("flag-or-integer"),
+    "priority": Option("integer"),
     "hold": Option("flag"),
     "prefer": Option("text", since=(22, 5)),
     "batch": Option("text"),
@@ -69,22 +71,22 @@ OPTIONS: dict[str, Option] = {
     "power": Option("text", until=(24, 5)),
     "acctg-freq": Option("text"),
     "bb": Option("text", max_bytes=8191),
-    "bbf": Option("text", max_bytes=4095),
+    "bbf": Option("path", max_bytes=4095),
     "comment": Option("text"),
     "extra": Option("text", since=(23, 2)),
     "container-id": Option("text", since=(23, 2)),
     "delay-boot": Option("text"),
     "reboot": Option("flag"),
     "export": Option("text", max_bytes=64 * 1024 - 1),
-    "export-file": Option("text"),
+    "export-file": Option("path", max_bytes=4095),
     "get-user-env": Option("flag-or-text"),
     "ignore-pbs": Option("flag"),
-    "input": Option("text", max_bytes=4095),
+    "input": Option("pattern", max_bytes=4095),
     "mail-type": Option("text"),
     "mail-user": Option("text"),
     "mcs-label": Option("text"),
     "no-kill": Option("flag-or-text"),
-    "nodefile": Option("text", max_bytes=4095),
+    "nodefile": Option("path", max_bytes=4095),
     "oom-kill-step": Option("flag-or-text", since=(24, 11)),
     "propagate": Option("flag-or-text"),
     "resv-ports": Option("integer", since=(24, 5)),

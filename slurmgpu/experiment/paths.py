@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from slurmgpu.experiment.allocation import Refuse
+from slurmgpu.experiment.options import OPTIONS
 from slurmgpu.experiment.spec import Spec
 
 _VARIABLE = r"\$(?:(\$)|([A-Za-z0-9_]+)|\{([A-Za-z0-9_]+)\})"
@@ -47,6 +48,16 @@ def paths(spec: Spec, source: str, place: Place, refuse: Refuse) -> Paths:
     output = _log("output", spec.output or default, spec, name, here, refuse, notes)
     error = _log("error", spec.error, spec, name, here, refuse, notes) if spec.error else None
     return Paths(name, chdir, output, error, notes)
+
+
+def resolve_options(options: dict[str, str | None], place: Place, refuse: Refuse) -> dict[str, str | None]:
+    """sbatch's other options that are paths, made absolute: Slurm expands neither ~ nor $NAME."""
+    return {
+        name: absolute(name.replace("-", "_"), value, place, refuse, is_pattern=kind == "pattern")
+        if value and (kind := OPTIONS[name].kind if name in OPTIONS else "") in ("path", "pattern")
+        else value
+        for name, value in options.items()
+    }
 
 
 def _name_from(source: str) -> str:

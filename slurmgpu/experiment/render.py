@@ -23,7 +23,7 @@ from slurmgpu.experiment.directives import Directive, directives
 from slurmgpu.experiment.header import read_header
 from slurmgpu.experiment.merge import Merged
 from slurmgpu.experiment.options import Version
-from slurmgpu.experiment.paths import Paths, Place, absolute, paths
+from slurmgpu.experiment.paths import Paths, Place, absolute, paths, resolve_options
 from slurmgpu.experiment.profile import NONE, Profile
 from slurmgpu.experiment.shell import comment, sh
 from slurmgpu.experiment.spec import Spec, check, place_of
@@ -67,6 +67,9 @@ class Renderer:
 
         job = allocate(spec, self.profile, self.version, refuse)
         where_to = paths(spec, source, place, refuse)
+        here = Place(where_to.chdir, place.environ)
+        spec.options = resolve_options(spec.options, here, refuse)
+        spec.sbatch = resolve_options(spec.sbatch, here, refuse)
         lines = directives(spec, job, self.profile, where_to, refuse)
         context = self._context(merged, spec, job, where_to, lines, source, place, refuse)
         if problems:

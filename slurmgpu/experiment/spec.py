@@ -188,11 +188,18 @@ def _option_kind(kind: str, max_bytes: int) -> Kind:
         return kinds.truth
     if kind == "flag-or-text":
         return _flag_or_text
+    if kind == "flag-or-integer":
+        return _flag_or_integer
     return partial(kinds.text, max_bytes=max_bytes)
 
 
 def _flag_or_text(data: Data, path: Path, say: Say) -> bool | str | None:
     return data == "true" if data in ("true", "false") else kinds.text(data, path, say)
+
+
+def _flag_or_integer(data: Data, path: Path, say: Say) -> bool | int | None:
+    # sbatch reads a word as 0 without a word
+    return data == "true" if data in ("true", "false") else kinds.integer(data, path, say, least=-(2**31))
 
 
 KEYS: dict[str, Kind] = {
@@ -244,6 +251,12 @@ KEYS.update((name.replace("-", "_"), _option_kind(option.kind, option.max_bytes)
 # these take a list too, joined by commas
 _joined: Kind = kinds.joined
 KEYS |= dict.fromkeys(("partition", "exclude", "nodelist", "mail_type", "licenses", "clusters"), _joined)
+
+# keys whose value may be a list or a mapping
+STRUCTURED = frozenset(
+    {"command", "secrets", "modules", "env", "torchrun", "sbatch"}
+    | {key for key, kind in KEYS.items() if kind is _joined}
+)
 
 # keys of the design that this version does not render yet: a clear word beats "unknown key"
 NOT_YET = ("sweep", "checkpoint", "container", "monitor", "trace")
@@ -341,7 +354,7 @@ def _check_together(data: dict[str, Data], values: dict[str, Any], say: Say) -> 
         if name.replace("-", "_") in data and name in OPTIONS:
             say(("sbatch", name), f"--{name} stands in the spec twice; keep one of them", of_key=True)
     gres = values.get("gres") or ""
-    if any(part.partition(":")[0].removeprefix("gres/") == "gpu" for part in gres.split(",")):
+    if any(part.replace("=", ":").partition(":")[0].removeprefix("gres/") == "gpu" for part in gres.split(",")):
         say(("gres",), "is for other resources; write GPUs as `gpus_per_node` and `gpu_type`")
     if "/" in (values.get("nodelist") or ""):
         say(("nodelist",), "holds a `/`, which makes sbatch read it as a file; write node names")

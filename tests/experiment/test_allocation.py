@@ -698,26 +698,20 @@ def test_a_node_named_twice_is_one_node():
 # --- faults that are known ------------------------------------------------------------------------------------
 
 
-@pytest.mark.xfail(strict=True, reason="~ and $NAME are not expanded, and in a directive Slurm takes them literally")
 @pytest.mark.parametrize("key", ["input", "bbf", "export_file", "nodefile"])
 def test_every_file_of_a_directive_is_made_absolute(key):
     assert directives({key: "~/x y"})[key.replace("_", "-")] == "/home/alice/x y"
 
 
-@pytest.mark.xfail(strict=True, reason="it is --gpus-per-task by another name, which is refused")
 @pytest.mark.parametrize("spec", [{"tres_per_task": "gres/gpu:1"}, {"sbatch": {"tres-per-task": "gres/gpu:1"}}])
 def test_gpus_per_task_do_not_come_in_as_tres(spec):
     assert "hides all GPUs but one" in problems({"gpus_per_node": 2, "launcher": "srun"} | spec)[0]
 
 
-@pytest.mark.xfail(strict=True, reason="only the key `partition` is held against the profile")
 def test_a_partition_in_the_sbatch_block_is_held_against_the_profile():
     assert "'nope' is not in profile site" in problems({"sbatch": {"partition": "nope"}}, site())[0]
 
 
-@pytest.mark.xfail(
-    strict=True, reason="what starts with [ is read as YAML, so sbatch's own [a|b] cannot be set at all"
-)
 def test_a_constraint_in_brackets_can_be_set():
     merged = merge.over(merge.start(yamltext.load(b"command: x\n", "exp.yaml")), merge.setting("constraint=[a|b]"))
     script = renderer().render(merged, "exp.yaml", PLACE)

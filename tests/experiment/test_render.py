@@ -203,11 +203,23 @@ def test_a_command_that_launches_itself_is_refused(command):
         text({"command": command, "gpus_per_node": 2})
 
 
-@pytest.mark.parametrize(("rank_code", "code"), [("3", 3), ("1", 1), ("-9", 137), ("-15", 143)])
-def test_torchrun_ends_with_the_code_of_the_rank_that_failed(bash, rank_code, code):
-    ended = bash.run(text({"command": "train.py", "gpus_per_node": 2}), gpus=2, RANK_CODE=rank_code)
+@pytest.mark.parametrize(
+    ("ranks", "code"),
+    [
+        ("3@7", 3),
+        ("1@7", 1),
+        ("-9@7", 137),
+        ("-15@7 3@7", 3),  # rank 1 failed, torchrun ended rank 0
+        ("1@7 3@7", 3),  # rank 0 lost its connection in the same second
+        ("1@6 3@7", 1),  # rank 0 was first
+        ("-15@6 1@7 -9@8", 1),
+        ("-15@7", 143),
+    ],
+)
+def test_torchrun_ends_with_the_code_of_the_rank_that_failed(bash, ranks, code):
+    ended = bash.run(text({"command": "train.py", "gpus_per_node": 2}), gpus=2, RANKS=ranks)
     assert ended.returncode == code
-    assert ended.stderr == f"{rank_code}\n"
+    assert ended.stderr == f"{ranks}\n"  # what torchrun reports is in the log as ever
 
 
 def test_a_python_without_torch_is_one_clear_line(bash):
