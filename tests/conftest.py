@@ -27,14 +27,21 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
         yield running
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what runs on a real Slurm, and note the version for the summary."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark what runs on a real Slurm, note the version for the summary, keep what runs once to the first version."""
+    again = [item for item in items if item.get_closest_marker("once") and _version(item) != slurm_versions()[0]]
+    config.hook.pytest_deselected(items=again)
+    items[:] = [item for item in items if item not in again]
     for item in items:
         if "cluster" in getattr(item, "fixturenames", ()):
             item.add_marker("slurm")
         if item.get_closest_marker("slurm"):
-            version = item.callspec.params.get("cluster") if hasattr(item, "callspec") else None
-            item.user_properties.append((VERSION_PROPERTY, version or slurm_versions()[0]))
+            item.user_properties.append((VERSION_PROPERTY, _version(item)))
+
+
+def _version(item: pytest.Item) -> str:
+    version = item.callspec.params.get("cluster") if hasattr(item, "callspec") else None
+    return version or slurm_versions()[0]
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -102,3 +102,15 @@ def test_what_sbatch_refuses_our_rules_do_not_take_for_more(cluster, raw):
             read_header(script)
     else:
         assert any(not argument.startswith("--") for line in read_header(script) for argument in line.arguments)
+
+
+def test_an_escaped_space_outside_quotes_is_kept_since_24_05(cluster):
+    script = "#!/bin/bash\n#SBATCH --hold --mem=100M\n#SBATCH --comment=a\\ b\ntrue\n"
+    assert read_header(script)[1].arguments == ["--comment=a b"]
+    ended = cluster.run(["sbatch", "--parsable"], input=script, check=False)
+    if tuple(map(int, cluster.version.split("."))) < (24, 5):
+        assert "Invalid directive found in batch script: b" in ended.stderr
+        return
+    job_id = ended.stdout.strip()
+    assert cluster.run(["squeue", "-h", "-j", job_id, "-o", "%k"]).stdout == "a b\n"
+    cluster.run(["scancel", job_id])

@@ -49,6 +49,7 @@ def test_every_rank_of_two_nodes_prints_the_same_number(cluster, ddp, rendezvous
     assert record["NodeList"] == "n[1-2]"
 
 
+@pytest.mark.once
 def test_two_jobs_side_by_side_on_the_same_nodes_do_not_meet(cluster, ddp):
     jobs = [submit(cluster, ddp | {"command": f"train_ddp.py --epochs 1 --seed {seed}"}) for seed in (1, 2)]
     records = [cluster.wait(job.id) for job in jobs]
@@ -102,6 +103,7 @@ def test_the_exit_code_of_a_rank_under_one_torchrun_is_the_job_s(cluster, ddp):
     assert row["ExitCode"] == "3:0"
 
 
+@pytest.mark.once
 def test_one_node_of_torchrun_and_srun_ranks_agree(cluster, ddp):
     """The same training by torchrun --standalone and by srun's ranks ends with the same number."""
     numbers = []
@@ -114,6 +116,7 @@ def test_one_node_of_torchrun_and_srun_ranks_agree(cluster, ddp):
     assert len(set(numbers)) == 1
 
 
+@pytest.mark.once
 def test_the_rendezvous_does_not_fall_back_when_the_port_is_taken(cluster, ddp):
     """Something else listens on the job's port: the job fails at once instead of joining it or waiting for ever."""
     next_id = submit(cluster, {"command": "true", "mem": "100M", "time": "5m"}, sbatch="--hold")
