@@ -15,6 +15,7 @@ import itertools
 import os
 import random
 import sys
+import traceback
 
 import torch
 import torch.distributed as dist
@@ -235,7 +236,7 @@ def train(args, device):
     checksum = common_checksum(model)
     if rank == 0:
         sys.stdout.write(f"epochs {first}-{args.epochs - 1} on {device}, parameter checksum {checksum}\n")
-    dist.barrier()  # or a gloo thread may still drop a tensor while Python ends, which aborts the process
+    dist.barrier()  # nobody leaves while another still gathers
 
 
 @record  # torchrun shows the traceback of the rank that failed first
@@ -256,5 +257,23 @@ def main():
         dist.destroy_process_group()
 
 
+def run():
+    """main(), then out at once: while Python takes itself apart a thread of gloo's may still hold a tensor, and a
+    process that has done all its work ends with SIGABRT now and then (seen with PyTorch 2.13)."""
+    code = 0
+    try:
+        main()
+    except SystemExit as stop:
+        code = stop.code if isinstance(stop.code, int) else int(stop.code is not None)
+        if code and not isinstance(stop.code, int):
+            print(stop.code, file=sys.stderr)
+    except BaseException:
+        traceback.print_exc()
+        code = 1
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
 if __name__ == "__main__":
-    main()
+    run()

@@ -224,8 +224,14 @@ def next_epoch(*rest):
 train_ddp.train_step, train_ddp.save_checkpoint = record, next_epoch
 rank = int(__import__("os").environ.get("RANK", 0))
 sys.argv += ["--seed", "3", "--epochs", "2", "--batch-size", "24", "--accumulate", "3", "--checkpoint", {path!r}]
-train_ddp.main()
-torch.save(seen, {path!r} + str(rank))
+main = train_ddp.main
+
+def main_and_save():
+    main()
+    torch.save(seen, {path!r} + str(rank))
+
+train_ddp.main = main_and_save
+train_ddp.run()
 """
 
 
