@@ -25,7 +25,7 @@ RIVALS: tuple[tuple[str, ...], ...] = (
 
 
 class Torchrun(Fields):
-    """The `torchrun:` block. `exit_wait_s`: seconds the other nodes get once one has ended, None for ever."""
+    """The `torchrun:` block. `exit_wait`: what other nodes get once one has ended, D-HH:MM:SS or UNLIMITED."""
 
     rendezvous: str = "c10d"
     nproc_per_node: int | None = None
@@ -124,10 +124,6 @@ def _gpu_type(data: Data, path: Path, say: Say) -> str | None:
         say(path, f"{name!r} would be read as a count; write the whole gres type, such as h100 or 1g.10gb")
         return None
     return name
-
-
-def _modules(data: Data, path: Path, say: Say) -> list[str] | None:
-    return kinds.words(data, path, say)
 
 
 def _sbatch(data: Data, path: Path, say: Say) -> dict[str, str | None] | None:
@@ -229,7 +225,7 @@ KEYS: dict[str, Kind] = {
     "requeue": _requeue,
     "env": kinds.environment,
     "secrets": kinds.secrets,
-    "modules": _modules,
+    "modules": kinds.words,
     "conda": kinds.directory,
     "venv": kinds.directory,
     "uv": kinds.directory,
