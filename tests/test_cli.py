@@ -232,10 +232,10 @@ def test_profile_is_found_by_name_and_defaults_lose_against_the_spec(tmp_path):
 
 def test_version_and_help_with_an_example_for_each_command(tmp_path):
     import slurmgpu as package
-    from slurmgpu.cli import cli
+    from slurmgpu.cli import COMMANDS
 
     assert slurmgpu("--version", cwd=tmp_path).stdout.decode() == f"slurmgpu {package.__version__}\n"
-    for name in cli.commands:
+    for name in COMMANDS:
         ended = slurmgpu(name, "--help", cwd=tmp_path)
         assert ended.returncode == 0
         assert f"slurmgpu {name} ".encode() in ended.stdout.split(b"Examples:")[1]

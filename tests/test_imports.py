@@ -30,6 +30,8 @@ def may_import(path, module):
     place = path.relative_to(PACKAGE).parts[0]
     if place in ("cli.py", "__main__.py"):
         return True
+    if place == "commands":
+        return module not in ("slurmgpu.cli", "slurmgpu.__main__")
     if place in PLACES:
         return module in LEAVES | MIDDLE or module == f"slurmgpu.{place}" or module.startswith(f"slurmgpu.{place}.")
     return module in LEAVES

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from slurmgpu.cli import cli
+from slurmgpu import cli
 from slurmgpu.errors import Place
 from slurmgpu.experiment import command, profile
 from slurmgpu.experiment.options import OPTIONS
@@ -107,7 +107,7 @@ COMMANDS = [
 
 
 def test_every_command_is_in_the_readme():
-    for name in cli.commands:
+    for name in cli.COMMANDS:
         assert any(line.startswith(f"slurmgpu {name} ") for line in COMMANDS), name
 
 

@@ -1,0 +1,1 @@
+"""The commands of slurmgpu, one module each, named `command` there."""

@@ -1,0 +1,57 @@
+"""`slurmgpu render`."""
+
+import os
+import sys
+
+import click
+
+from slurmgpu.commands.output import current_folder, say, write
+
+
+def _profile_names(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    from slurmgpu.experiment import profile
+
+    return [name for name in profile.names() if name.startswith(incomplete)]
+
+
+@click.command()
+@click.argument("spec", type=click.Path(allow_dash=True))
+@click.option(
+    "--set",
+    "settings",
+    metavar="KEY=VALUE",
+    multiple=True,
+    help="Set a key of the spec; wins over files. Repeatable.",
+)
+@click.option(
+    "--profile", metavar="NAME|FILE", shell_complete=_profile_names, help="The cluster profile to render for."
+)
+@click.option("--slurm-version", metavar="X.Y", help="Refuse what this Slurm does not know (default: the profile's).")
+@click.option("--template", type=click.Path(), metavar="FILE", help="A Jinja2 file that extends sbatch.sh.j2.")
+@click.option("--explain", is_flag=True, help="Say above each line where it comes from. The script still runs.")
+@click.option("-o", "--output", type=click.Path(), metavar="FILE", help="Write the script here instead of stdout.")
+def command(
+    spec: str,
+    settings: tuple[str, ...],
+    profile: str | None,
+    slurm_version: str | None,
+    template: str | None,
+    explain: bool,
+    output: str | None,
+) -> None:
+    """Turn SPEC into an sbatch script on stdout: the whole script or nothing. `-` reads stdin.
+
+    \b
+    Examples:
+      slurmgpu render exp.yaml | sbatch
+      slurmgpu render exp.yaml --set time=2h --set env.SEED=1 --explain
+      slurmgpu render exp.yaml --profile h200 --slurm-version 24.11 -o job.sh
+    """
+    from slurmgpu.experiment import command as render
+
+    content = sys.stdin.buffer.read(render.MAX_BYTES + 1) if spec == "-" else None
+    request = render.Request(spec, content, settings, profile, slurm_version, template, explain)
+    script = render.render(request, current_folder(), os.environ)
+    for note in script.notes:
+        say(f"note: {note}")
+    write(script.text, output)
