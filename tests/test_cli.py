@@ -114,7 +114,7 @@ def test_every_error_is_reported_at_once_in_the_order_of_the_file(tmp_path):
         (["render", "nope.yaml"], 2, b"nope.yaml: cannot be read: No such file"),
         (["render", "."], 2, b".: cannot be read: Is a directory"),
         (["render"], 2, b"Missing argument 'SPEC'"),
-        (["rendr", "x"], 2, b"No such command 'rendr'"),
+        (["rendr", "x"], 2, b"no command 'rendr'; did you mean 'render'?"),
         (["render", "exp.yaml", "--nope"], 2, b"No such option"),
         (["render", "exp.yaml", "--set", "time"], 2, b"--set time: must be KEY=VALUE"),
         (["render", "exp.yaml", "--set", "tme=1"], 2, b"--set tme: unknown key 'tme'; did you mean 'time'?"),
