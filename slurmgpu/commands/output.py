@@ -21,6 +21,33 @@ def say(line: str) -> None:
     click.echo(f"slurmgpu: {line}", err=True)
 
 
+MAX_INPUT_BYTES = 4 * 1024 * 1024  # Slurm takes no longer script
+
+
+def read_input(path: str) -> bytes:
+    """The bytes of a file, or of stdin for `-`; InputError where it cannot be read or is too long."""
+    try:
+        if path == "-":
+            content = sys.stdin.buffer.read(MAX_INPUT_BYTES + 1)
+        else:
+            with open(path, "rb") as file:
+                content = file.read(MAX_INPUT_BYTES + 1)
+    except OSError as error:
+        raise InputError([Problem(Place(path), f"cannot be read: {error.strerror}")]) from None
+    except ValueError:  # a NUL in the name
+        raise InputError([Problem(Place(repr(path)), "is not a file name")]) from None
+    if len(content) > MAX_INPUT_BYTES:
+        raise InputError([Problem(Place(path), "is larger than the 4 MiB that Slurm takes")])
+    return content
+
+
+def coloured(text: str, colour: str | None) -> str:
+    """The text in a colour where stdout is a terminal that shows some."""
+    if colour is None or not sys.stdout.isatty() or os.environ.get("NO_COLOR"):
+        return text
+    return click.style(text, fg=colour)
+
+
 def write(text: str, output: str | None) -> None:
     """The whole text at once: to stdout, or to a file by rename, so that nobody reads half of it."""
     # a folder's name may hold bytes that are no UTF-8; they go out as they came in

@@ -5,29 +5,13 @@ import sys
 
 import click
 
+from slurmgpu.commands.options import of_spec
 from slurmgpu.commands.output import current_folder, say, write
-
-
-def _profile_names(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
-    from slurmgpu.experiment import profile
-
-    return [name for name in profile.names() if name.startswith(incomplete)]
 
 
 @click.command()
 @click.argument("spec", type=click.Path(allow_dash=True))
-@click.option(
-    "--set",
-    "settings",
-    metavar="KEY=VALUE",
-    multiple=True,
-    help="Set a key of the spec; wins over files. Repeatable.",
-)
-@click.option(
-    "--profile", metavar="NAME|FILE", shell_complete=_profile_names, help="The cluster profile to render for."
-)
-@click.option("--slurm-version", metavar="X.Y", help="Refuse what this Slurm does not know (default: the profile's).")
-@click.option("--template", type=click.Path(), metavar="FILE", help="A Jinja2 file that extends sbatch.sh.j2.")
+@of_spec
 @click.option("--explain", is_flag=True, help="Say above each line where it comes from. The script still runs.")
 @click.option("-o", "--output", type=click.Path(), metavar="FILE", help="Write the script here instead of stdout.")
 def command(

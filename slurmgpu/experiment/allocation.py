@@ -58,6 +58,7 @@ def allocate(spec: Spec, profile: Profile, version: Version | None, refuse: Refu
         refuse("torchrun", f"starts {ranks} ranks on {gpus} GPUs a node; write `force: true` if that is meant")
     partition = _partition(spec, profile, refuse, job)
     _check_gpu_type(spec, partition, ranks, gpus, refuse)
+    partition = _of_type(partition, spec.gpu_type)
     _set_cpus(spec, partition, job)
     _set_mem(spec, profile, partition, job, refuse)
     _check_limits(spec, profile, partition, job, refuse)
@@ -167,6 +168,17 @@ def _partition(spec: Spec, profile: Profile, refuse: Refuse, job: Allocation) ->
     return profile.partitions[known[0]]
 
 
+def _of_type(partition: Partition, kind: str | None) -> Partition:
+    """The partition as a job on one GPU type sees it, where the profile has sizes by type."""
+    sizes = partition.types.get(kind or "")
+    if sizes is None:
+        return partition
+    told = {name: value for name, value in vars(sizes).items() if value is not None}
+    # the share of the partition is the smallest of its types
+    mine = {"cpus_per_gpu": None, "mem_per_gpu": None} if "gpus_per_node" in told else {}
+    return Partition(**{**vars(partition), **mine, **told})
+
+
 def _set_cpus(spec: Spec, partition: Partition, job: Allocation) -> None:
     if spec.cpus_per_task is not None:
         job.cpus_per_task = spec.cpus_per_task
@@ -178,6 +190,9 @@ def _set_cpus(spec: Spec, partition: Partition, job: Allocation) -> None:
     elif spec.cpus_per_gpu is not None:
         job.cpus_per_task = spec.cpus_per_gpu
         job.why["cpus_per_task"] = "cpus_per_gpu, without GPUs"
+    elif partition.cpus_per_gpu and job.gpus_per_node:
+        job.cpus_per_task = max(1, partition.cpus_per_gpu * job.gpus_per_node // job.tasks_per_node)
+        job.why["cpus_per_task"] = f"the profile's {partition.cpus_per_gpu} CPUs a GPU x {job.gpus_per_node} GPUs"
     elif partition.cpus_per_node and partition.gpus_per_node and job.gpus_per_node:
         share = partition.cpus_per_node * job.gpus_per_node // partition.gpus_per_node
         job.cpus_per_task = max(1, share // job.tasks_per_node)
@@ -206,6 +221,9 @@ def _set_mem(spec: Spec, profile: Profile, partition: Partition, job: Allocation
         # --exclusive takes all CPUs and GPUs of a node but only the memory asked for (sbatch(1))
         job.mem_mib = 0
         job.why["mem"] = "exclusive: the node's whole memory"
+    elif partition.mem_per_gpu and job.gpus_per_node:
+        job.mem_mib = partition.mem_per_gpu * job.gpus_per_node
+        job.why["mem"] = f"the profile's {partition.mem_per_gpu} MiB a GPU x {job.gpus_per_node} GPUs"
     elif partition.mem_per_node and partition.gpus_per_node and job.gpus_per_node:
         job.mem_mib = partition.mem_per_node * job.gpus_per_node // partition.gpus_per_node
         job.why["mem"] = (

@@ -14,8 +14,12 @@ from slurmgpu.experiment.options import Version
 SOURCES = ("scontrol", "pyslurm")
 
 # states of a node that no new job can use until a person or the site's power saving changes them
-_UNUSABLE = frozenset({"DOWN", "DRAIN", "DRAINED", "DRAINING", "FAIL", "FAILING", "FUTURE", "INVAL", "UNKNOWN", "MAINT",
-                       "NOT_RESPONDING", "INVALID_REG"})  # fmt: skip
+_UNUSABLE = frozenset(
+    {
+        "DOWN", "DRAIN", "DRAINED", "DRAINING", "FAIL", "FAILING", "FUTURE", "INVAL", "INVALID_REG", "MAINT",
+        "NOT_RESPONDING", "UNKNOWN",
+    }
+)  # fmt: skip
 
 
 class Partition(Fields):
@@ -141,6 +145,9 @@ class Source(Protocol):
     def cluster(self) -> Cluster:
         """The whole answer. Raises UnavailableError where the cluster does not give it."""
 
+    def end(self) -> None:
+        """Stop asking, where the answer is not wanted any more."""
+
 
 def ask(name: str | None = None) -> Source:
     """Start asking: pyslurm where it is installed and a slurm.conf can be found, else scontrol."""
@@ -159,6 +166,4 @@ def user_name() -> str:
     try:
         return pwd.getpwuid(os.getuid()).pw_name
     except KeyError:
-        raise UnavailableError(
-            f"user id {os.getuid()} has no name on this machine; Slurm would refuse it too"
-        ) from None
+        raise UnavailableError(f"user id {os.getuid()} has no name here; Slurm would refuse it too") from None

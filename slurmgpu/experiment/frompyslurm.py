@@ -19,3 +19,6 @@ class PyslurmSource:
     def cluster(self) -> Cluster:
         """The cluster."""
         raise NotImplementedError
+
+    def end(self) -> None:
+        """Nothing runs."""

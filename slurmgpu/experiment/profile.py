@@ -18,7 +18,11 @@ MEM_DIALECTS = ("mem", "mem-per-cpu")
 
 
 class Partition(Fields):
-    """One partition's limits and the size of its nodes; None where the profile does not say."""
+    """One partition's limits and the size of its nodes; None where the profile does not say.
+
+    The sizes are of its largest nodes. `cpus_per_gpu` and `mem_per_gpu` are the share of a GPU; without them it is
+    reckoned from the node. `types` has sizes by GPU type where the partition's nodes differ.
+    """
 
     max_time_s: int | None = None
     nodes: int | None = None
@@ -26,6 +30,9 @@ class Partition(Fields):
     mem_per_node: int | None = None  # MiB
     gpus_per_node: int | None = None
     gpu_types: list[str] | None = None
+    cpus_per_gpu: int | None = None
+    mem_per_gpu: int | None = None  # MiB
+    types: dict[str, "Partition"] = {}
 
 
 class Profile(Fields):
@@ -102,14 +109,25 @@ def _check(table: dict[str, Any], path: str) -> Profile:
     for key, value in table.items():
         if key == "partitions" and isinstance(value, dict):
             for name, fields in value.items():
-                partition = Partition()
-                _fill(partition, _PARTITION_FIELDS, fields, f"partitions.{name}", path, problems)
-                profile.partitions[name] = partition
+                profile.partitions[name] = _partition(fields, f"partitions.{name}", path, problems)
         else:
             _fill(profile, _PROFILE_FIELDS, {key: value}, "", path, problems)
     if problems:
         raise InputError(problems)
     return profile
+
+
+def _partition(fields: Any, where: str, path: str, problems: list[Problem]) -> Partition:
+    partition = Partition(types={})
+    types = fields.pop("types", {}) if isinstance(fields, dict) else {}
+    _fill(partition, _PARTITION_FIELDS, fields, where, path, problems)
+    if not isinstance(types, dict):
+        problems.append(Problem(Place(path), f"`{where}.types` must be a table of GPU types"))
+        return partition
+    for kind, sizes in types.items():
+        partition.types[kind] = Partition()
+        _fill(partition.types[kind], _PARTITION_FIELDS, sizes, f"{where}.types.{kind}", path, problems)
+    return partition
 
 
 def _fill(target: Any, kinds: dict[str, Any], fields: Any, where: str, path: str, problems: list[Problem]) -> None:
@@ -208,4 +226,6 @@ _PARTITION_FIELDS: dict[str, Any] = {
     "mem_per_node": ("mem_per_node", lambda value: parse_mem(_line(value))),
     "gpus_per_node": ("gpus_per_node", _number),
     "gpu_types": ("gpu_types", _texts),
+    "cpus_per_gpu": ("cpus_per_gpu", _number),
+    "mem_per_gpu": ("mem_per_gpu", lambda value: parse_mem(_line(value))),
 }

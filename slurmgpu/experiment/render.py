@@ -33,12 +33,18 @@ from slurmgpu.slurmtext import parse_time
 MAX_SCRIPT_BYTES = 4 * 1024 * 1024
 
 
+NO_PROFILE = "no cluster profile: partition, limits and gres types are not checked"
+
+
 class Script(NamedTuple):
-    """A rendered script, what to say about it on stderr, and the folders that its logs need."""
+    """A rendered script, what to say about it on stderr, the folders that its logs need, and what it came from."""
 
     text: str
     notes: list[str]
     log_folders: list[str]
+    spec: Spec
+    merged: Merged
+    directives: list[Directive]
 
 
 class Renderer:
@@ -80,8 +86,8 @@ class Renderer:
         self._check_header(text, lines)
         notes = [*merged.notes, *job.notes, *where_to.notes, *program.notes(spec)]
         if self.profile is NONE:
-            notes.append("no cluster profile: partition, limits and gres types are not checked")
-        return Script(text, notes, where_to.log_folders())
+            notes.append(NO_PROFILE)
+        return Script(text, notes, where_to.log_folders(), spec, merged, lines)
 
     def _context(
         self,

@@ -1,7 +1,7 @@
 """The cluster by the text of one `scontrol` process, which takes all questions on its standard input.
 
-Read by the names of fields, not by their place, because releases add fields. Free text (Reason, Comment, Extra) stands
-behind the fields that are read, so the first occurrence of a name counts.
+Read by the names of fields, not by their place, because releases add fields. Free text (Reason, Comment, Extra)
+stands behind the fields that are read, so the first occurrence of a name counts.
 """
 
 import re
@@ -20,7 +20,7 @@ _NONE = frozenset({"", "(null)", "N/A", "n/a", "None", "NONE", "UNLIMITED", "Unl
 
 
 class ScontrolSource:
-    """Asks by `scontrol` and, with `with_qos`, for the user's QOS by `sacctmgr`, which takes longer."""
+    """Asks everything at once; the QOS of an association are not in the answer (`allowed_qos`)."""
 
     name = "scontrol"
 
@@ -32,6 +32,10 @@ class ScontrolSource:
         """What scontrol has answered; UnavailableError where a part of it is missing."""
         answer = self._scontrol.answer()
         return parse(answer.output, answer.errors, self._user)
+
+    def end(self) -> None:
+        """End scontrol where it still runs."""
+        self._scontrol.end()
 
 
 def parse(output: str, errors: str, user: str) -> Cluster:
@@ -126,7 +130,8 @@ _node_fields = _reader(
 )
 _partition_fields = _reader(
     "PartitionName", "AllowGroups", "AllowAccounts", "DenyAccounts", "AllowQos", "DenyQos", "Default", "QoS",
-    "DefaultTime", "MaxNodes", "MaxTime", "MinNodes", "MaxCPUsPerNode", "MaxMemPerNode", "RootOnly", "ReqResv", "State",
+    "DefaultTime", "MaxNodes", "MaxTime", "MinNodes", "MaxCPUsPerNode", "MaxMemPerNode", "RootOnly", "ReqResv",
+    "State",
 )  # fmt: skip
 _reservation_fields = _reader("ReservationName", "Nodes", "PartitionName", "Users", "Accounts", "State")
 _limit_fields = _reader("MaxWallPJ", "MaxTRESPJ", "MaxTRESPN", "DefAssoc", "DefQOS")

@@ -36,6 +36,7 @@ class Running:
         *,
         input: str = "",
         environ: Mapping[str, str] | None = None,
+        folder: str | None = None,
         timeout_s: float = TIMEOUT_S,
     ) -> None:
         self.argv = list(argv)
@@ -49,6 +50,7 @@ class Running:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 env=_query_environment(os.environ) if environ is None else dict(environ),
+                cwd=folder,
                 start_new_session=True,
             )
         except FileNotFoundError:

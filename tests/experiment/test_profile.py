@@ -31,6 +31,11 @@ cpus_per_node = 128
 mem_per_node = "1000G"
 gpus_per_node = 8
 gpu_types = ["h100"]
+cpus_per_gpu = 15
+mem_per_gpu = "120G"
+
+[partitions.gpu.types.h100]
+cpus_per_node = 96
 
 [partitions."long.1"]
 max_time = "UNLIMITED"
@@ -84,13 +89,18 @@ def test_every_key(tmp_path):
         "partitions": None,
     }
     assert list(site.partitions) == ["gpu", "long.1"]
-    assert vars(site.partitions["gpu"]) == {
+    types = {kind: vars(sizes) for kind, sizes in site.partitions["gpu"].types.items()}
+    assert types == {"h100": {"cpus_per_node": 96}}
+    assert vars(site.partitions["gpu"]) | {"types": None} == {
         "max_time_s": 172_800,
         "nodes": 10,
         "cpus_per_node": 128,
         "mem_per_node": 1_024_000,
         "gpus_per_node": 8,
         "gpu_types": ["h100"],
+        "cpus_per_gpu": 15,
+        "mem_per_gpu": 122_880,
+        "types": None,
     }
     assert vars(site.partitions["long.1"]) == {"max_time_s": None}
 
@@ -140,6 +150,9 @@ def test_partitions_of_one_profile_are_not_those_of_the_next(tmp_path):
             "unknown key 'partitions.gpu.gpus_pr_node'; did you mean 'gpus_per_node'?",
         ),
         ('[partitions.gpu]\ngpu_types = "h100"', "`partitions.gpu.gpu_types` must be a list of names, not 'h100'"),
+        ("[partitions.gpu]\ntypes = 1", "`partitions.gpu.types` must be a table of GPU types"),
+        ("[partitions.gpu.types]\na100 = 1", "`partitions.gpu.types.a100` must be a table"),
+        ("[partitions.gpu.types.a100]\ncpus = 1", "unknown key 'partitions.gpu.types.a100.cpus'"),
         ("[partitions.gpu]\ngpu_types = [1]", "`partitions.gpu.gpu_types` must be text, not 1"),
     ],
 )
