@@ -6,11 +6,9 @@ import click
 
 from slurmgpu.commands.options import of_cluster, of_format, of_spec
 from slurmgpu.commands.output import coloured, current_folder, read_input, say, write
-from slurmgpu.experiment import command as render
 from slurmgpu.experiment.checklist import Check, Report
 from slurmgpu.experiment.cluster import ask
 from slurmgpu.experiment.facts import FAIL
-from slurmgpu.experiment.render import NO_PROFILE
 
 _COLOURS = {"ok": "green", "warn": "yellow", "fail": "red"}
 
@@ -44,6 +42,9 @@ def command(
         if content.startswith(b"#!"):
             check = Check(content.decode("utf-8", "surrogateescape"), spec, folder, os.environ)
         else:
+            from slurmgpu.experiment import command as render
+            from slurmgpu.experiment.render import NO_PROFILE
+
             request = render.Request(spec, content, settings, profile, slurm_version, template)
             script = render.render(request, folder, os.environ)
             for note in script.notes:

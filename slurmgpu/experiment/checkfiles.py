@@ -36,19 +36,28 @@ def header(facts: Facts) -> Finding:
     return Finding(OK, f"{len(facts.request.given)} options")
 
 
+def start_shell(script: str) -> slurm.Running | None:
+    """A shell that reads the script without running it, or None where it is for another interpreter."""
+    words = script.partition("\n")[0].removeprefix("#!").split()
+    interpreter = os.path.basename(words[0]) if words else ""
+    if interpreter == "env" and len(words) > 1:
+        interpreter = words[1]
+    if interpreter not in ("bash", "sh"):
+        return None
+    try:
+        return slurm.Running([interpreter, "-n"], input=script, timeout_s=10)
+    except UnavailableError:  # no bash here; the node may have one
+        return None
+
+
 def shell(facts: Facts) -> Finding:
     """bash can read the whole script: an open quote or here-document swallows what follows."""
-    interpreter = os.path.basename(facts.script.partition("\n")[0].removeprefix("#!").strip().split(" ")[0])
-    if interpreter not in ("bash", "sh"):
-        return Finding(SKIP, f"{interpreter or 'no interpreter'}: only sh and bash are read")
-    try:
-        answer = slurm.run([interpreter, "-n"], input=facts.script, timeout_s=10)
-    except UnavailableError as error:
-        return Finding(SKIP, str(error))
-    words = answer.errors.strip().splitlines()
+    if facts.shell is None:
+        return Finding(SKIP, "only scripts for sh and bash are read")
+    words = facts.shell.errors.strip().splitlines()
     if words:  # a here-document without an end is a warning to bash, with status 0
         return Finding(FAIL, words[0].partition(": ")[2] or words[0])
-    return Finding(OK, f"{interpreter} reads it to the end")
+    return Finding(OK, "can be read to the end")
 
 
 def logs(facts: Facts) -> Finding:

@@ -6,14 +6,15 @@ limit, and an unknown account where accounting is not enforced, and has one sent
 
 import os
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from slurmgpu.errors import Place, UnavailableError
 from slurmgpu.experiment import checkfiles, checknames, checksizes, request, slurm
 from slurmgpu.experiment.cluster import Cluster, Source
 from slurmgpu.experiment.facts import FAIL, OK, SKIP, Facts, Finding, Quota
-from slurmgpu.experiment.render import Script
-from slurmgpu.experiment.spec import place_of
+
+if TYPE_CHECKING:  # a script by hand is checked without what renders one
+    from slurmgpu.experiment.render import Script
 
 
 class Item(NamedTuple):
@@ -65,7 +66,7 @@ class Check:
     """A script being checked. Slurm's commands start when it is made, and run while the others answer."""
 
     def __init__(
-        self, text: str, source: str, folder: str, environ: Mapping[str, str], script: Script | None = None
+        self, text: str, source: str, folder: str, environ: Mapping[str, str], script: "Script | None" = None
     ) -> None:
         self._text, self._source, self._folder, self._environ = text, source, folder, environ
         self._script = script
@@ -76,6 +77,7 @@ class Check:
             environ=checkfiles.without_inherited(environ),
             folder=folder,
         )
+        self._shell = checkfiles.start_shell(text)
         self._qos = None
         if self._request.text("qos"):
             fields = "format=cluster,account,qos"
@@ -93,9 +95,8 @@ class Check:
             items.append(Item("sbatch", _sbatch(facts, items)))
             return Report(self._source, cluster, items)
         finally:
-            self._test.end()
-            if self._qos:
-                self._qos.end()
+            for running in filter(None, (self._test, self._shell, self._qos)):
+                running.end()
 
     def _facts(self, cluster: Cluster, quota: Quota | None) -> Facts:
         facts = Facts(
@@ -109,6 +110,7 @@ class Check:
             places={name: Place(self._source, given.line, 1) for name, given in self._request.given.items()},
             keys={},
             allowed_qos=self._allowed_qos(cluster),
+            shell=self._shell.answer() if self._shell else None,
             test_only=self._test.answer(),
             quota=quota,
         )
@@ -146,8 +148,10 @@ def _groups() -> frozenset[str]:
     return frozenset(names)
 
 
-def _add_spec(facts: Facts, script: Script) -> None:
+def _add_spec(facts: Facts, script: "Script") -> None:
     """Where the spec says what the script's options say, and the files that it names."""
+    from slurmgpu.experiment.spec import place_of
+
     merged, spec = script.merged, script.spec
     facts.keys = {line.option: line.key for line in script.directives}
     facts.places = {}

@@ -1,4 +1,4 @@
-"""The `render` command behind its options: files, profile, template and version put together."""
+"""What is behind the options of commands that take a spec: files, profile, template and version put together."""
 
 import os
 from collections.abc import Mapping
@@ -8,11 +8,11 @@ from slurmgpu.errors import InputError, Place, Problem
 from slurmgpu.experiment import merge, profile
 from slurmgpu.experiment.options import Version, parse_version
 from slurmgpu.experiment.paths import Place as RenderPlace
-from slurmgpu.experiment.render import Renderer, Script
+from slurmgpu.experiment.render import Renderer, Script, Session
 from slurmgpu.experiment.shell import sh
 from slurmgpu.experiment.yamltext import MAX_BYTES
 
-__all__ = ["MAX_BYTES", "Request", "render"]
+__all__ = ["MAX_BYTES", "Request", "render", "session"]
 
 
 class Request(NamedTuple):
@@ -29,15 +29,25 @@ class Request(NamedTuple):
 
 def render(request: Request, folder: str, environ: Mapping[str, str]) -> Script:
     """The script of a request. Raises InputError with every problem found."""
+    renderer, merged, source = _prepare(request, environ)
+    script = renderer.render(merged, source, RenderPlace(folder, environ), request.explain)
+    return script._replace(notes=[*script.notes, *_missing_folders(script, renderer.version)])
+
+
+def session(request: Request, folder: str, environ: Mapping[str, str]) -> Session:
+    """An interactive session with the resources and the environment of a request."""
+    renderer, merged, source = _prepare(request, environ)
+    return renderer.session(merged, source, RenderPlace(folder, environ))
+
+
+def _prepare(request: Request, environ: Mapping[str, str]) -> tuple[Renderer, merge.Merged, str]:
     version = _version(request.slurm_version)
     merged = merge.spec_file(request.spec, request.content)
     for text in request.settings:
         merged = merge.over(merged, merge.setting(text))
     site, merged = _with_profile(merged, request.profile)
     renderer = Renderer(site, version, request.template, cache_folder(environ))
-    source = "stdin" if request.spec == "-" else request.spec
-    script = renderer.render(merged, source, RenderPlace(folder, environ), request.explain)
-    return script._replace(notes=[*script.notes, *_missing_folders(script, renderer.version)])
+    return renderer, merged, "stdin" if request.spec == "-" else request.spec
 
 
 def _missing_folders(script: Script, version: Version | None) -> list[str]:

@@ -33,7 +33,8 @@ class Facts(Fields):
     """Everything about one script: what it asks for, where that was written, the cluster, the surroundings.
 
     `keys` maps an option to the spec key that it came from and is empty for a script written by hand. `program` holds
-    the words of the spec's command that name files. `allowed_qos` maps an account to its QOS, None where unknown.
+    the words of the spec's command that name files. `allowed_qos` maps an account to its QOS, None where unknown. `shell` and `test_only`
+    are the answers of bash -n and of sbatch --test-only, None where they were not asked.
     """
 
     script: str
@@ -48,6 +49,7 @@ class Facts(Fields):
     program: str | None = None
     secrets: list[str] = []
     allowed_qos: dict[str, list[str]] | None = None
+    shell: Answer | None = None
     test_only: Answer | None = None
     quota: Quota | None = None
 

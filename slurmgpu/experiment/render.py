@@ -47,6 +47,23 @@ class Script(NamedTuple):
     directives: list[Directive]
 
 
+class Session(NamedTuple):
+    """An interactive session: the job's numbers, the shell lines of its environment and setup, and notes."""
+
+    job: Context
+    start: str
+    notes: list[str]
+
+
+class Prepared(NamedTuple):
+    """A spec before it becomes text."""
+
+    spec: Spec
+    context: Context
+    notes: list[str]
+    log_folders: list[str]
+
+
 class Renderer:
     """Compiled template and profile, ready for many scripts."""
 
@@ -64,6 +81,23 @@ class Renderer:
 
     def render(self, merged: Merged, source: str, place: Place, explain: bool = False) -> Script:
         """The script of a merged spec. Raises InputError with every problem found."""
+        job = self._prepare(merged, source, place)
+        if explain:
+            job.context.origin = _origin(merged)
+        text = self._fill(job.context)
+        self._check_header(text, job.context.directives)
+        notes = [*job.notes, NO_PROFILE] if self.profile is NONE else job.notes
+        return Script(text, notes, job.log_folders, job.spec, merged, job.context.directives)
+
+    def session(self, merged: Merged, source: str, place: Place) -> Session:
+        """What an interactive session with the resources and the environment of a spec needs."""
+        job = self._prepare(merged, source, place)
+        context = self._template.new_context({"job": job.context})
+        parts = [part for name in ("environment", "setup") for part in self._template.blocks[name](context)]
+        return Session(job.context, "".join(parts), job.notes)
+
+    def _prepare(self, merged: Merged, source: str, place: Place) -> Prepared:
+        """A spec with every number and path settled. Raises InputError with every problem found."""
         problems: list[Problem] = []
         spec = check(merged.data, merged.places, merged.key_places, source, of_keys=problems)
 
@@ -80,14 +114,8 @@ class Renderer:
         context = self._context(merged, spec, job, where_to, lines, source, place, refuse)
         if problems:
             raise InputError(problems)
-        if explain:
-            context.origin = _origin(merged)
-        text = self._fill(context)
-        self._check_header(text, lines)
         notes = [*merged.notes, *job.notes, *where_to.notes, *program.notes(spec)]
-        if self.profile is NONE:
-            notes.append(NO_PROFILE)
-        return Script(text, notes, where_to.log_folders(), spec, merged, lines)
+        return Prepared(spec, context, notes, where_to.log_folders())
 
     def _context(
         self,

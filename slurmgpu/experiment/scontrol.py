@@ -14,7 +14,7 @@ from slurmgpu.experiment.options import parse_version
 from slurmgpu.slurmtext import parse_mem, parse_time
 
 # the configuration is last: its last line shows that slurmctld was there to the end
-_QUESTIONS = "show assoc_mgr users={user} flags=assoc,qos\nshow reservation\nshow node\nshow partition\nshow config\n"
+QUESTIONS = "show assoc_mgr users={user} flags=assoc,qos\nshow reservation\nshow node\nshow partition\nshow config\n"
 _PROMPT = "scontrol: "
 _NONE = frozenset({"", "(null)", "N/A", "n/a", "None", "NONE", "UNLIMITED", "Unlimited", "N"})
 
@@ -26,7 +26,7 @@ class ScontrolSource:
 
     def __init__(self, user: str) -> None:
         self._user = user
-        self._scontrol = slurm.Running(["scontrol", "--oneliner", "--all"], input=_QUESTIONS.format(user=user))
+        self._scontrol = slurm.Running(["scontrol", "--oneliner", "--all"], input=QUESTIONS.format(user=user))
 
     def cluster(self) -> Cluster:
         """What scontrol has answered; UnavailableError where a part of it is missing."""

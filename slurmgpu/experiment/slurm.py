@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 from slurmgpu.errors import UnavailableError
 
-TIMEOUT_S = 20.0  # Slurm's own MessageTimeout is 10 s
+DEFAULT_TIMEOUT_S = 20.0  # Slurm's own MessageTimeout is 10 s
+TIMEOUT_VARIABLE = "SLURMGPU_TIMEOUT_S"
 MAX_OUTPUT_BYTES = 512 * 1024 * 1024
 
 # what changes the form of Slurm's output, or the cluster it speaks of
@@ -37,12 +38,12 @@ class Running:
         input: str = "",
         environ: Mapping[str, str] | None = None,
         folder: str | None = None,
-        timeout_s: float = TIMEOUT_S,
+        timeout_s: float | None = None,
     ) -> None:
         self.argv = list(argv)
         self._input = input.encode("utf-8", "surrogateescape")
-        self._timeout_s = timeout_s
-        self._deadline = time.monotonic() + timeout_s
+        self._timeout_s = _timeout_s() if timeout_s is None else timeout_s
+        self._deadline = time.monotonic() + self._timeout_s
         try:
             self._process = subprocess.Popen(
                 self.argv,
@@ -125,10 +126,19 @@ def run(
     *,
     input: str = "",
     environ: Mapping[str, str] | None = None,
-    timeout_s: float = TIMEOUT_S,
+    timeout_s: float | None = None,
 ) -> Answer:
     """Run one command to its end. Raises UnavailableError where it is missing, hangs, or cannot be started."""
     return Running(argv, input=input, environ=environ, timeout_s=timeout_s).answer()
+
+
+def _timeout_s() -> float:
+    """What a slow cluster may set; nonsense is no reason to fail."""
+    try:
+        wanted = float(os.environ.get(TIMEOUT_VARIABLE, DEFAULT_TIMEOUT_S))
+    except ValueError:
+        return DEFAULT_TIMEOUT_S
+    return wanted if 0 < wanted <= 600 else DEFAULT_TIMEOUT_S
 
 
 def _query_environment(environ: Mapping[str, str]) -> dict[str, str]:

@@ -90,7 +90,7 @@ ROWS = [
     ("qos", [], {}, "ok", "the default"),
     ("qos", ["-q high"], {}, "ok", "high"),
     ("qos", ["-q hihg"], {}, "fail", "no QOS 'hihg'; did you mean 'high'?"),
-    ("qos", ["-q high"], {"allowed_qos": {"physics": ["normal"]}}, "fail", "among the QOS of account physics: normal"),
+    ("qos", ["-q high"], {"allowed_qos": {"physics": ["normal"]}}, "fail", "the QOS of account physics: normal"),
     ("qos", ["-q high"], {"allowed_qos": {"physics": ["normal"]}, "enforce": frozenset()}, "warn", "not enforced"),
     ("qos", ["-q high"], {"qos": None}, "skip", "keeps no QOS"),
     ("reservation", [], {}, "ok", "none"),
@@ -181,20 +181,23 @@ SHELL = [
     ("if true; then\n", "fail", "unexpected end of file"),
     ("echo 'open\n", "fail", "matching"),
     ("cat <<X\nopen\n", "fail", "here-document"),
-    ("echo good\n", "ok", "bash reads it"),
+    ("echo good\n", "ok", "can be read to the end"),
 ]
 
 
 @pytest.mark.parametrize(("body", "status", "message"), SHELL)
 def test_what_bash_cannot_read(body, status, message):
-    found = finding("shell", body=body)
+    asked = facts(body=body)
+    asked.shell = checkfiles.start_shell(asked.script).answer()
+    found = checkfiles.shell(asked)
     assert (found.status, message in found.message) == (status, True), found
 
 
 def test_another_interpreter_is_not_read():
-    asked = facts()
-    asked.script = "#!/usr/bin/python3\nprint('x\n"
-    assert checkfiles.shell(asked).status == "skip"
+    assert checkfiles.start_shell("#!/usr/bin/python3\nprint('x\n") is None
+    assert checkfiles.start_shell("") is None
+    assert checkfiles.start_shell("#!/usr/bin/env bash\n").answer().status == 0
+    assert checkfiles.shell(facts()).status == "skip"
 
 
 def test_logs(tmp_path):

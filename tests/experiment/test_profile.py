@@ -102,7 +102,7 @@ def test_every_key(tmp_path):
         "mem_per_gpu": 122_880,
         "types": None,
     }
-    assert vars(site.partitions["long.1"]) == {"max_time_s": None}
+    assert vars(site.partitions["long.1"]) == {"max_time_s": None, "types": {}}
 
 
 def test_an_empty_profile_is_a_plain_site(tmp_path):
