@@ -111,27 +111,44 @@ def test_every_command_is_in_the_readme():
         assert any(line.startswith(f"slurmgpu {name} ") for line in COMMANDS), name
 
 
+# what the README's first spec asks for, put into a recorded answer
+FITTING = {"gpu:a100:4": "gpu:h100:8", "CPUTot=32": "CPUTot=128", "CPUEfctv=32": "CPUEfctv=128",
+           "RealMemory=64000": "RealMemory=1000000",
+           "associations,limits,qos": "none"}  # fmt: skip
+STAND_INS = {
+    "sbatch": 'case "$*" in *--test-only*) exit 0;; *--parsable*) echo 7; exit 0;; esac\n'
+    "head -n 1 | grep -q '^#!/bin/bash$' && echo Submitted",
+    "scontrol": "cat $HOME/scontrol.txt",
+    "srun": "true",
+    "slurmgpu": f'exec {shlex.quote(sys.executable)} -m slurmgpu "$@"',
+}
+
+
 @pytest.mark.parametrize("line", COMMANDS)
 def test_commands_of_the_readme_run(line, tmp_path):
-    """As written, by a shell, with a stand-in for sbatch where one is piped to."""
+    """As written, by a shell, with stand-ins for Slurm's commands."""
     home = tmp_path
     (home / "exp.yaml").write_text(re.search(r"```yaml\n(.*?)```", README, re.DOTALL)[1])
+    (home / "train.py").touch()
     (home / ".config/slurmgpu/profiles").mkdir(parents=True)
     (home / ".config/slurmgpu/profiles/h200.toml").write_text('slurm_version = "22.05"\n')
     (home / ".local/share/bash-completion/completions").mkdir(parents=True)
     (home / "logs").mkdir()
+    answer = (ROOT / "tests/recorded/scontrol-24.11.txt").read_text()
+    for there, wanted in FITTING.items():
+        answer = answer.replace(there, wanted)
+    (home / "scontrol.txt").write_text(answer)
     programs = home / "bin"
     programs.mkdir()
-    (programs / "sbatch").write_text("#!/bin/sh\nhead -n 1 | grep -q '^#!/bin/bash$' && echo Submitted\n")
-    (programs / "slurmgpu").write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m slurmgpu "$@"\n')
-    for program in programs.iterdir():
-        program.chmod(0o755)
+    for name, text in STAND_INS.items():
+        (programs / name).write_text(f"#!/bin/sh\n{text}\n")
+        (programs / name).chmod(0o755)
     environ = {"HOME": str(home), "PATH": f"{programs}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
+    environ["WANDB_API_KEY"] = "secret"
     ended = subprocess.run(
         ["bash", "-o", "pipefail", "-c", line], cwd=home, env=environ, capture_output=True, text=True, timeout=60
     )
-    assert ended.returncode == 0, ended.stderr
-    assert ended.stdout or (home / "job.sh").exists() or "completion" in line
+    assert ended.returncode == 0, ended.stderr + ended.stdout
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.yaml")), ids=lambda path: path.name)

@@ -32,9 +32,9 @@ Quota = Callable[[Request, Cluster], Finding]
 class Facts(Fields):
     """Everything about one script: what it asks for, where that was written, the cluster, the surroundings.
 
-    `keys` maps an option to the spec key that it came from and is empty for a script written by hand. `program` holds
-    the words of the spec's command that name files. `allowed_qos` maps an account to its QOS, None where unknown. `shell` and `test_only`
-    are the answers of bash -n and of sbatch --test-only, None where they were not asked.
+    `keys` maps an option to the spec key that it came from and is empty for a script written by hand. `program` is
+    the file that the spec's command names. `allowed_qos` maps an account to its QOS, None where unknown. `shell` and
+    `test_only` are the answers of `bash -n` and of `sbatch --test-only`, None where they were not asked.
     """
 
     script: str
