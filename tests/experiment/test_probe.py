@@ -103,3 +103,13 @@ def test_a_partition_with_an_odd_name(tmp_path):
     odd.name, odd.is_default = 'p"\\]\n#', False
     cluster.partitions[odd.name] = odd
     assert load(cluster, tmp_path).partitions[odd.name].gpus_per_node == 1
+
+
+def test_of_unlike_nodes_the_largest_is_the_limit_and_the_smallest_share_the_default(tmp_path):
+    big, small = node("n1", cpus=64, mem_mib=8000, a100=4), node("n2", cpus=16, mem_mib=4000, a100=4)
+    cluster = made_up(big, small)
+    found = rendered(tmp_path, cluster, gpus_per_node=2)
+    assert (found["cpus-per-task"], found["mem"]) == ("8", "2000M")
+    assert rendered(tmp_path, cluster, gpus_per_node=2, cpus_per_gpu=32)["cpus-per-task"] == "64"
+    with pytest.raises(InputError, match="66, but this partition has 64"):
+        rendered(tmp_path, cluster, gpus_per_node=2, cpus_per_gpu=33)
