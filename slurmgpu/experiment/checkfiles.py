@@ -24,6 +24,10 @@ def header(facts: Facts) -> Finding:
         return Finding(
             FAIL, "the first line must be #! and an interpreter, such as #!/bin/bash", Place(facts.source, 1, 1)
         )
+    for char, word in (("\0", "a NUL"), ("\r\n", "DOS line ends")):
+        if char in facts.script:
+            line = facts.script[: facts.script.index(char)].count("\n") + 1
+            return Finding(FAIL, f"the script holds {word}, for which Slurm refuses it", Place(facts.source, line, 1))
     for option, line, message in facts.request.faults:
         return Finding(FAIL, message, facts.place(option) or (Place(facts.source, line, 1) if line else None))
     unknown = [given for given in facts.request.given.values() if not given.known]
@@ -33,6 +37,8 @@ def header(facts: Facts) -> Finding:
         return Finding(
             WARN, f"--{unknown[0].option} is none of sbatch's options{hint}", facts.place(unknown[0].option)
         )
+    if facts.request.components > 1:
+        return Finding(WARN, f"a heterogeneous job: only the first of {facts.request.components} parts is looked at")
     return Finding(OK, f"{len(facts.request.given)} options")
 
 

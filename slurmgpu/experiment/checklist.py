@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from slurmgpu.errors import Place, UnavailableError
 from slurmgpu.experiment import checkfiles, checknames, checksizes, request, slurm
 from slurmgpu.experiment.cluster import Cluster, Source
-from slurmgpu.experiment.facts import FAIL, OK, SKIP, Facts, Finding, Quota
+from slurmgpu.experiment.facts import FAIL, OK, SKIP, WARN, Facts, Finding, Quota
 
 if TYPE_CHECKING:  # a script by hand is checked without what renders one
     from slurmgpu.experiment.render import Script
@@ -59,7 +59,7 @@ ITEMS: tuple[tuple[str, Callable[[Facts], Finding]], ...] = (
 
 
 # items whose failure sbatch --test-only cannot be speaking of
-_NOT_SLURMS = frozenset({"shell", "quota", "logs", "command", "secrets", "environment"})
+NOT_SLURMS = frozenset({"shell", "quota", "logs", "command", "secrets", "environment"})
 
 
 class Check:
@@ -177,7 +177,7 @@ def _sbatch(facts: Facts, items: list[Item]) -> Finding:
     answer = facts.test_only
     if answer is None:
         return Finding(SKIP, "not asked")
-    failed = [item.name for item in items if item.finding.status == FAIL and item.name not in _NOT_SLURMS]
+    failed = [item.name for item in items if item.finding.status == FAIL and item.name not in NOT_SLURMS]
     lines = [
         line.removeprefix("sbatch: ").removeprefix("error: ") for line in answer.errors.splitlines() if line.strip()
     ]
@@ -186,6 +186,19 @@ def _sbatch(facts: Facts, items: list[Item]) -> Finding:
         if failed:
             return Finding(OK, f"{said}. It does not look at: {', '.join(failed)}")
         return Finding(OK, said)
+    if not failed and (queued := _is_queued_all_the_same(facts, items)):
+        return Finding(WARN, f"{said}; but sbatch itself would queue it: {queued}")
     if failed:
         return Finding(FAIL, f"{said} (see {', '.join(failed)})")
-    return Finding(FAIL, f"{said}; no check above found the reason")
+    return Finding(FAIL, f"{said}; no check above knows why")
+
+
+def _is_queued_all_the_same(facts: Facts, items: list[Item]) -> str | None:
+    """Why --test-only refuses what sbatch takes (run on 22.05 to 26.05), or None."""
+    if "node configuration is not available" not in (facts.test_only.errors if facts.test_only else ""):
+        return None
+    if any(item.name == "resources" and item.finding.status == WARN for item in items):
+        return "--test-only does not count nodes that are down or drained"
+    if 0 < len(facts.request.nodelist) < (facts.request.nodes or 1):
+        return "--test-only does not add nodes to a nodelist that has too few"
+    return None

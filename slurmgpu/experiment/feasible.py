@@ -48,6 +48,9 @@ def judge(request: Request, cluster: Cluster, partition: Partition) -> Verdict:
     if not nodes:
         return Verdict(False, f"no node of {partition.name} has the features or the name asked for")
     needs = _needs(request, partition)
+    for need in needs:
+        if need.wanted and not any(need.has(node) for node in nodes):
+            return Verdict(False, f"{need.show(need.wanted)} asked for, but no node of {partition.name} has any")
     if request.nodes is None or (request.gpus_total is not None and request.nodes > 1):
         verdict = _judge_total(request, nodes, needs)
     elif _fit_together(request, nodes, needs) < request.nodes:

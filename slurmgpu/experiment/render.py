@@ -48,11 +48,11 @@ class Script(NamedTuple):
 
 
 class Session(NamedTuple):
-    """An interactive session: the job's numbers, the shell lines of its environment and setup, and notes."""
+    """An interactive session: the script of such a job, its numbers, the shell lines of its environment and setup."""
 
+    script: Script
     job: Context
     start: str
-    notes: list[str]
 
 
 class Prepared(NamedTuple):
@@ -94,7 +94,7 @@ class Renderer:
         job = self._prepare(merged, source, place)
         context = self._template.new_context({"job": job.context})
         parts = [part for name in ("environment", "setup") for part in self._template.blocks[name](context)]
-        return Session(job.context, "".join(parts), job.notes)
+        return Session(self.render(merged, source, place), job.context, "".join(parts))
 
     def _prepare(self, merged: Merged, source: str, place: Place) -> Prepared:
         """A spec with every number and path settled. Raises InputError with every problem found."""

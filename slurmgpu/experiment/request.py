@@ -28,8 +28,9 @@ class Gres(NamedTuple):
 class Request(Fields):
     """The numbers of a job. None where the script does not say; sizes are of each node, memory in MiB.
 
-    `nodes` is the least number of nodes, None where Slurm may choose; then `ntasks` and `gpus_total` are of the job.
-    `mem_mib` 0 is a node's whole memory. `time_s` is None without --time, and 0 for UNLIMITED.
+    Of a heterogeneous job it is the first of `components`. `nodes` is the least number of nodes, None where Slurm
+    may choose; then `ntasks` and `gpus_total` are of the job. `mem_mib` 0 is a node's whole memory. `time_s` is None
+    without --time, and 0 for UNLIMITED.
     `given` holds the options by name, `faults` what cannot be read: (option or "", line, message).
     """
 
@@ -50,6 +51,7 @@ class Request(Fields):
     exclude: list[str] = []
     last_index: int | None = None
     is_exclusive: bool = False
+    components: int = 1
 
     def text(self, option: str) -> str | None:
         """The value of an option as given."""
@@ -73,8 +75,11 @@ def read(script: str) -> Request:
         lines = read_header(script)
     except ValueError as error:
         return Request(given={}, faults=[("", 0, str(error))])
+    components = [index for index, line in enumerate(lines) if line.arguments[:1] in (["hetjob"], ["packjob"])]
+    lines = lines[: components[0]] if components else lines
     found, faults = read_options(lines)
     request = Request(given=last_of(found), faults=[("", fault.line, fault.message) for fault in faults])
+    request.components = len(components) + 1
     _read_places(request)
     _read_time(request)
     _read_tasks(request)
@@ -187,6 +192,8 @@ def _read_gres(request: Request) -> None:
         request.gpus_total = total[0]
         if request.nodes == 1:
             gres.extend(total)
+    if request.nodes is None and "gpus-per-task" in request.given and gres:
+        request.gpus_total = gres[-1]._replace(number=gres[-1].number * (request.ntasks or 1))
     request.gres = gres
 
 

@@ -158,10 +158,21 @@ def test_a_closed_partition_and_a_drained_node(cluster, folder, changed):
             "scontrol update nodename=n2 state=resume")  # fmt: skip
     found, _ = check(cluster, folder, GOOD | {"partition": "short"})
     assert "short is for the accounts chem, not physics" in found["partition"]["message"]
-    found, _ = check(cluster, folder, GOOD | {"nodes": 2})
+    found, status = check(cluster, folder, GOOD | {"nodes": 2})
+    cluster.run([SLURMGPU, "render", "exp.yaml", "-o", "exp.sh"], cwd=folder)
     assert found["resources"]["status"] == "warn"
     assert "1 of 2 nodes of gpu are down or drained" in found["resources"]["message"]
-    assert found["resources"]["place"] is None
+    assert (found["sbatch"]["status"], status) == ("warn", 0)
+    # sbatch itself queues it
+    job = cluster.sbatch((folder / "exp.sh").read_text(), cwd=folder)
+    assert cluster.job(job)["JobState"] == "PENDING"
+    cluster.run(["scancel", str(job)])
+
+
+def test_a_nodelist_with_too_few_names_runs_though_test_only_refuses_it(cluster, folder):
+    found, status = check(cluster, folder, GOOD | {"nodes": 2, "nodelist": "n1"})
+    assert (failed(found), status) == ([], 0)
+    assert found["sbatch"]["status"] in ("ok", "warn")
 
 
 def test_variables_of_an_outer_job_are_named_and_do_not_count(cluster, folder):
@@ -238,6 +249,14 @@ def test_a_shell_by_options_alone(cluster, folder):
         input="echo $SLURM_JOB_NUM_NODES $CUDA_VISIBLE_DEVICES\n", cwd=folder,
     )  # fmt: skip
     assert ended.stdout == "2 0,1\n"
+
+
+def test_a_shell_that_cannot_be_had_says_why(cluster, folder):
+    argv = [SLURMGPU, "shell", "--gpus", "5", "--time", "5m"]
+    ended = cluster.run(argv, input="echo started\n", cwd=folder, check=False)
+    assert (ended.returncode, ended.stdout) == (1, "")
+    assert "resources: 5 GPUs a node asked for" in ended.stderr
+    assert "nearest that fits: `gpus: 4`" in ended.stderr
 
 
 STAND_INS = [
