@@ -66,7 +66,7 @@ BAD_INPUT = {
     "a duplicate key": (b"command: x\ncommand: y\n", b"exp.yaml:2:1: the key 'command' is here a second time"),
     "no command": (b"nodes: 1\n", b"the key `command` is missing"),
     "uneven GPUs": (b"command: x\nnodes: 2\ngpus: 5\n", b"exp.yaml:3:7: `gpus` 5 do not divide evenly over 2 nodes"),
-    "a key of a later version": (b"command: x\nsweep: {lr: [1, 2]}\n", b"`sweep` is not supported in this version"),
+    "a key of a later version": (b"command: x\nmonitor: true\n", b"`monitor` is not supported in this version"),
 }  # fmt: skip
 
 

@@ -1,7 +1,7 @@
 """What is behind the options of commands that take a spec: files, profile, template and version put together."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from slurmgpu.errors import InputError, Place, Problem
@@ -12,7 +12,7 @@ from slurmgpu.experiment.render import Renderer, Script, Session
 from slurmgpu.experiment.shell import sh
 from slurmgpu.experiment.yamltext import MAX_BYTES
 
-__all__ = ["MAX_BYTES", "Request", "render", "session"]
+__all__ = ["MAX_BYTES", "Request", "render", "render_all", "session"]
 
 
 class Request(NamedTuple):
@@ -25,13 +25,22 @@ class Request(NamedTuple):
     slurm_version: str | None = None
     template: str | None = None
     explain: bool = False
+    part: int | None = None  # of a sweep that is several arrays, from 1
 
 
 def render(request: Request, folder: str, environ: Mapping[str, str]) -> Script:
     """The script of a request. Raises InputError with every problem found."""
     renderer, merged, source = _prepare(request, environ)
-    script = renderer.render(merged, source, RenderPlace(folder, environ), request.explain)
+    script = renderer.render(merged, source, RenderPlace(folder, environ), request.explain, request.part)
     return script._replace(notes=[*script.notes, *_missing_folders(script, renderer.version)])
+
+
+def render_all(
+    request: Request, folder: str, environ: Mapping[str, str], max_array_size: Callable[[], int]
+) -> list[Script]:
+    """The script of a request, or of each array of its sweep. `max_array_size` asks the cluster, for a sweep only."""
+    renderer, merged, source = _prepare(request, environ)
+    return renderer.render_all(merged, source, RenderPlace(folder, environ), max_array_size)
 
 
 def session(request: Request, folder: str, environ: Mapping[str, str]) -> Session:

@@ -46,7 +46,7 @@ def directives(spec: Spec, job: Allocation, profile: Profile, paths: Paths, refu
     if spec.time is not None:
         lines.append(Directive("time", spec.time, "time"))
     if spec.array is not None:
-        lines.append(Directive("array", spec.array, "array"))
+        lines.append(Directive("array", spec.array, "sweep" if spec.sweep else "array"))
     if spec.exclusive:
         lines.append(Directive("exclusive", spec.exclusive if isinstance(spec.exclusive, str) else None, "exclusive"))
     if spec.nodelist is not None:

@@ -122,7 +122,7 @@ def setting(text: str) -> Document:
     value: Data = typed
     if typed == "null":
         value = None
-    elif typed[:1] in ("[", "{") and len(keys) == 1 and keys[0] in STRUCTURED:
+    elif typed[:1] in ("[", "{") and keys[0] in STRUCTURED and (len(keys) == 1 or keys[0] == "sweep"):
         value = _structure(typed, place)
     elif not typed.isascii() and any("\ud800" <= char <= "\udfff" for char in typed):
         raise InputError([Problem(place, "is not UTF-8 text")])

@@ -37,6 +37,11 @@ class Paths(NamedTuple):
         files = [self.output, self.error or self.output]
         return sorted({folder for file in files if "%" not in (folder := os.path.dirname(file))})
 
+    def tell_arrays_apart(self) -> bool:
+        """Whether tasks with the same number write to files of their own in each of several arrays."""
+        files = [self.output, self.error or self.output]
+        return all(set(re.findall(_PATTERN, file)) & {"A", "j", "J"} for file in files)
+
 
 def paths(spec: Spec, source: str, place: Place, refuse: Refuse) -> Paths:
     """The name and paths of a job; `source` is the spec's file name, which names a job without a name."""

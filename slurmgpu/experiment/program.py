@@ -1,10 +1,11 @@
-"""The program that a job runs: how a launcher is to be handed the spec's `command`."""
+"""The program that a job runs: how a launcher is to be handed the spec's `command`, with a sweep's parameters."""
 
 import re
 
 from slurmgpu.experiment.allocation import Allocation, Refuse
 from slurmgpu.experiment.shell import sh
 from slurmgpu.experiment.spec import Spec
+from slurmgpu.experiment.sweep import Sweep, variable
 
 _PYTHONS = frozenset({"python", "python3"})
 _LAUNCHERS = frozenset({"torchrun", "srun", "mpirun", "mpiexec"})
@@ -22,7 +23,27 @@ def command_line(spec: Spec, job: Allocation, refuse: Refuse) -> str:
     if argv == ["-m"]:
         refuse("command", "names no module after -m")
     argv = _for_torchrun(argv) if job.launcher == "torchrun" else _with_python(argv)
-    return " ".join(sh(word) for word in argv)
+    return _with_parameters(argv, spec.sweep) if spec.sweep else " ".join(sh(word) for word in argv)
+
+
+def _with_parameters(argv: list[str], sweep: Sweep) -> str:
+    """The words with `{lr}` filled in; where none stands there, `--lr=VALUE` behind them.
+
+    One word, because a parser takes a value that starts with a dash only so.
+    """
+    placeholder = re.compile("(" + "|".join(re.escape(f"{{{name}}}") for name in sweep.names) + ")")
+    words = [
+        "".join(
+            f'"${variable(piece[1:-1])}"' if placeholder.fullmatch(piece) else sh(piece)
+            for piece in placeholder.split(word)
+            if piece
+        )
+        or sh("")
+        for word in argv
+    ]
+    if not any(placeholder.search(word) for word in argv):
+        words += [f'--{name}="${variable(name)}"' for name in sweep.names]
+    return " ".join(words)
 
 
 def _is_python(word: str) -> bool:
@@ -50,7 +71,7 @@ def _looks_expanded(text: str) -> bool:
 
 def notes(spec: Spec) -> list[str]:
     """What a person may have expected of a value that arrives byte for byte."""
-    found = []
+    found = _sweep_notes(spec, spec.sweep) if spec.sweep else []
     if not isinstance(spec.command, str) and any(_looks_expanded(word) for word in spec.command):
         found.append("`command` holds $ or `: words arrive as typed, nothing is expanded (launcher shell expands)")
     found.extend(
@@ -58,4 +79,27 @@ def notes(spec: Spec) -> list[str]:
         for name, value in spec.env.items()
         if _looks_expanded(value)
     )
+    return found
+
+
+def _sweep_notes(spec: Spec, sweep: Sweep) -> list[str]:
+    """Parameters that do not reach the program as a person may have expected."""
+    is_shell = isinstance(spec.command, str)
+    words = [spec.command, spec.setup or ""] if isinstance(spec.command, str) else spec.command
+    placed = [name for name in sweep.names if any(f"{{{name}}}" in word for word in words)]
+    found = [
+        f"`env.{name}` holds a parameter of the sweep in braces; only `command` is filled in"
+        for name, value in spec.env.items()
+        if any(f"{{{parameter}}}" in value for parameter in sweep.names)
+    ]
+    if is_shell:
+        found += [f"`command`: with launcher shell write ${variable(name)} for {{{name}}}" for name in placed]
+        missing = [name for name in sweep.names if not any(variable(name) in word for word in words)]
+        if len(missing) == len(sweep.names):
+            found.append(f"`command` uses no parameter of the sweep; write ${variable(missing[0])} where it belongs")
+    elif placed and len(placed) < len(sweep.names):
+        missing = [name for name in sweep.names if name not in placed]
+        found.append(
+            f"`command` does not hold {{{missing[0]}}}: the program finds it as ${variable(missing[0])} only"
+        )
     return found

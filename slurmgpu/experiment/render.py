@@ -8,6 +8,7 @@ import contextlib
 import hashlib
 import json
 import os
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jinja2
@@ -18,6 +19,7 @@ from slurmgpu.errors import InputError, Problem, SlurmgpuError
 from slurmgpu.errors import Place as Written
 from slurmgpu.experiment import program
 from slurmgpu.experiment.allocation import Allocation, allocate, has_whole_nodes
+from slurmgpu.experiment.arrays import Part, parts_of
 from slurmgpu.experiment.context import Context, Lines, why
 from slurmgpu.experiment.directives import Directive, directives
 from slurmgpu.experiment.header import read_header
@@ -27,6 +29,7 @@ from slurmgpu.experiment.paths import Paths, Place, absolute, paths, resolve_opt
 from slurmgpu.experiment.profile import NONE, Profile
 from slurmgpu.experiment.shell import comment, sh
 from slurmgpu.experiment.spec import Spec, check, place_of
+from slurmgpu.experiment.sweep import duplicates
 from slurmgpu.slurmtext import parse_time
 
 # slurmctld's default max_script_size
@@ -37,7 +40,10 @@ NO_PROFILE = "no cluster profile: partition, limits and gres types are not check
 
 
 class Script(NamedTuple):
-    """A rendered script, what to say about it on stderr, the folders that its logs need, and what it came from."""
+    """A rendered script, what to say about it on stderr, the folders that its logs need, and what it came from.
+
+    `part` holds the points where it is an array of a sweep.
+    """
 
     text: str
     notes: list[str]
@@ -45,6 +51,7 @@ class Script(NamedTuple):
     spec: Spec
     merged: Merged
     directives: list[Directive]
+    part: Part | None = None
 
 
 class Session(NamedTuple):
@@ -62,6 +69,7 @@ class Prepared(NamedTuple):
     context: Context
     notes: list[str]
     log_folders: list[str]
+    parts: list[Part]
 
 
 class Renderer:
@@ -79,24 +87,56 @@ class Renderer:
         self.template_file = template_file
         self._template = _compile(template_file, cache_folder)
 
-    def render(self, merged: Merged, source: str, place: Place, explain: bool = False) -> Script:
-        """The script of a merged spec. Raises InputError with every problem found."""
-        job = self._prepare(merged, source, place)
+    def render(
+        self, merged: Merged, source: str, place: Place, explain: bool = False, part: int | None = None
+    ) -> Script:
+        """The script of a merged spec, of a sweep's array number `part` from 1.
+
+        Raises InputError with every problem found.
+        """
+        job = self._prepare(merged, source, place, lambda: self.profile.max_array_size)
         if explain:
             job.context.origin = _origin(merged)
-        text = self._fill(job.context)
-        self._check_header(text, job.context.directives)
-        notes = [*job.notes, NO_PROFILE] if self.profile is NONE else job.notes
-        return Script(text, notes, job.log_folders, job.spec, merged, job.context.directives)
+        count = len(job.parts)
+        if part is not None and not 1 <= part <= count:
+            what = f"must be from 1 to {count}" if count else "is of a sweep, and the spec has none"
+            raise InputError([Problem(Written("--part"), what)])
+        if part is None and count > 1:
+            first = job.parts[0]
+            message = (
+                f"`sweep` has {first.size} points, and an array takes {len(first.points)}: `slurmgpu submit` sends "
+                f"all {count} arrays, `render --part 1` to `--part {count}` shows one"
+            )
+            raise InputError([Problem(place_of(("sweep",), merged.key_places, merged.places, source), message)])
+        return self._script(job, merged, job.parts[(part or 1) - 1] if count else None)
+
+    def render_all(
+        self, merged: Merged, source: str, place: Place, max_array_size: Callable[[], int]
+    ) -> list[Script]:
+        """The script of a merged spec, or of each array of its sweep on a cluster with this MaxArraySize.
+
+        `max_array_size` is asked for a sweep only. Raises InputError as `render` does.
+        """
+
+        def most() -> int:
+            live = max_array_size()
+            return live if self.profile.max_array_size is None else min(live, self.profile.max_array_size)
+
+        job = self._prepare(merged, source, place, most)
+        if not job.parts:
+            return [self._script(job, merged, None)]
+        return [self._script(job, merged, part) for part in job.parts]
 
     def session(self, merged: Merged, source: str, place: Place) -> Session:
         """What an interactive session with the resources and the environment of a spec needs."""
-        job = self._prepare(merged, source, place)
+        job = self._prepare(merged, source, place, lambda: self.profile.max_array_size)
         context = self._template.new_context({"job": job.context})
         parts = [part for name in ("environment", "setup") for part in self._template.blocks[name](context)]
         return Session(self.render(merged, source, place), job.context, "".join(parts))
 
-    def _prepare(self, merged: Merged, source: str, place: Place) -> Prepared:
+    def _prepare(
+        self, merged: Merged, source: str, place: Place, max_array_size: Callable[[], int | None]
+    ) -> Prepared:
         """A spec with every number and path settled. Raises InputError with every problem found."""
         problems: list[Problem] = []
         spec = check(merged.data, merged.places, merged.key_places, source, of_keys=problems)
@@ -105,9 +145,14 @@ class Renderer:
             where = place_of((key,), merged.places, merged.key_places, source)
             problems.append(Problem(where, f"`{key}` {message}"))
 
+        parts = parts_of(spec, merged, place, max_array_size, problems, refuse)
+        if spec.sweep:
+            spec.array = parts[0].array if parts else "0"
         job = allocate(spec, self.profile, self.version, refuse)
         where_to = paths(spec, source, place, refuse)
         here = Place(where_to.chdir, place.environ)
+        if len(parts) > 1 and not where_to.tell_arrays_apart():
+            refuse("output", f"must hold %A: the {len(parts)} arrays of this sweep have tasks of the same numbers")
         spec.options = resolve_options(spec.options, here, refuse)
         spec.sbatch = resolve_options(spec.sbatch, here, refuse)
         lines = directives(spec, job, self.profile, where_to, refuse)
@@ -115,7 +160,22 @@ class Renderer:
         if problems:
             raise InputError(problems)
         notes = [*merged.notes, *job.notes, *where_to.notes, *program.notes(spec)]
-        return Prepared(spec, context, notes, where_to.log_folders())
+        if spec.sweep and (note := duplicates(spec.sweep)):
+            notes.append(note)
+        return Prepared(spec, context, notes, where_to.log_folders(), parts)
+
+    def _script(self, job: Prepared, merged: Merged, part: Part | None) -> Script:
+        context = job.context
+        if part is not None:
+            context.sweep = part
+            context.directives = [
+                line._replace(value=part.array) if line.option == "array" else line for line in context.directives
+            ]
+        context.digest = _digest(merged.data, context.directives, part)
+        text = self._fill(context)
+        self._check_header(text, context.directives)
+        notes = [*job.notes, NO_PROFILE] if self.profile is NONE else job.notes
+        return Script(text, notes, job.log_folders, job.spec, merged, context.directives, part)
 
     def _context(
         self,
@@ -136,7 +196,7 @@ class Renderer:
         return Context(
             version=slurmgpu.__version__,
             source=comment(os.path.basename(source)),
-            digest=_digest(merged.data, lines),
+            digest="",
             name=where_to.name,
             directives=lines,
             launcher=job.launcher,
@@ -173,7 +233,9 @@ class Renderer:
             raise InputError([_template_problem(error, self.template_file)]) from None
         text = text.rstrip("\n") + "\n"
         if len(text) * 4 > MAX_SCRIPT_BYTES and len(text.encode()) > MAX_SCRIPT_BYTES:
-            raise InputError([Problem(Written(context.source), "comes to a script over the 4 MiB that Slurm takes")])
+            more = "; a lower max_array_size in the profile makes more and smaller arrays" if context.sweep else ""
+            message = f"comes to a script over the 4 MiB that Slurm takes{more}"
+            raise InputError([Problem(Written(context.source), message)])
         return text
 
     def _check_header(self, text: str, lines: list[Directive]) -> None:
@@ -245,9 +307,10 @@ def _origin(merged: Merged) -> Any:
     return origin
 
 
-def _digest(data: Any, lines: list[Directive]) -> str:
-    """Twelve hex digits over what was asked (as merged) and what came of it."""
-    resolved = json.dumps([data, [line.argument for line in lines]], sort_keys=True)
+def _digest(data: Any, lines: list[Directive], part: Part | None) -> str:
+    """Twelve hex digits over what was asked (as merged, and in a sweep's file) and what came of it."""
+    came = [data, [line.argument for line in lines], *([part.offset, part.points] if part else [])]
+    resolved = json.dumps(came, sort_keys=True)
     return hashlib.sha256(resolved.encode()).hexdigest()[:12]
 
 

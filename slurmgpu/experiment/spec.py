@@ -12,6 +12,7 @@ from slurmgpu.experiment import kinds
 from slurmgpu.experiment.fields import Fields
 from slurmgpu.experiment.kinds import Kind, Say
 from slurmgpu.experiment.options import OPTIONS, REFUSED, WRITTEN
+from slurmgpu.experiment.sweep import Sweep, sweep
 from slurmgpu.experiment.yamltext import Data, Path
 
 # One flag at most of each group may end up in a script. Choosing a member drops an inherited rival.
@@ -21,6 +22,7 @@ RIVALS: tuple[tuple[str, ...], ...] = (
     ("gpus", "gpus_per_node"),
     ("conda", "venv", "uv"),
     ("exclusive", "oversubscribe"),
+    ("array", "sweep"),
 )
 
 
@@ -54,6 +56,8 @@ class Spec(Fields):
     constraint: str | None = None
     nodelist: str | None = None
     array: str | None = None
+    sweep: Sweep | None = None
+    max_parallel: int | None = None
     exclusive: bool | str | None = None
     chdir: str | None = None
     output: str | None = None
@@ -217,6 +221,8 @@ KEYS: dict[str, Kind] = {
     "constraint": kinds.text,
     "nodelist": partial(kinds.text, max_bytes=64 * 1024 - 1),
     "array": kinds.array,
+    "sweep": sweep,
+    "max_parallel": kinds.integer,
     "exclusive": _exclusive,
     "chdir": kinds.directory,
     "output": kinds.directory,
@@ -250,12 +256,12 @@ KEYS |= dict.fromkeys(("partition", "exclude", "nodelist", "mail_type", "license
 
 # keys whose value may be a list or a mapping
 STRUCTURED = frozenset(
-    {"command", "secrets", "modules", "env", "torchrun", "sbatch"}
+    {"command", "secrets", "modules", "env", "torchrun", "sbatch", "sweep"}
     | {key for key, kind in KEYS.items() if kind is _joined}
 )
 
 # keys of the design that this version does not render yet: a clear word beats "unknown key"
-NOT_YET = ("sweep", "checkpoint", "container", "monitor", "trace")
+NOT_YET = ("checkpoint", "container", "monitor", "trace")
 
 
 def check(
@@ -339,6 +345,8 @@ def _check_together(data: dict[str, Data], values: dict[str, Any], say: Say) -> 
         present = [key for key in group if key in data]
         if len(present) > 1:
             say((present[1],), f"cannot stand beside `{present[0]}`; keep one of them")
+    if "max_parallel" in values and "sweep" not in data:
+        say(("max_parallel",), "is of a sweep; behind an array's indexes write %, such as `array: 0-9%4`")
     launcher = values.get("launcher")
     if launcher == "shell" and isinstance(values.get("command"), list):
         say(("command",), "must be one text with launcher shell, not a list")

@@ -139,7 +139,11 @@ class _Builder:
                     self._say(node, f"is nested deeper than {MAX_DEPTH} levels")
                 self.too_deep = True
             elif self.values == MAX_VALUES + 1 and not self.too_deep:
-                self._say(node, f"holds more than {MAX_VALUES} values; aliases multiply what they name")
+                self._say(
+                    node,
+                    f"holds more than {MAX_VALUES} values; aliases multiply what they "
+                    "name, and a sweep of many points belongs into a CSV file",
+                )
             return None
         self.places[path] = self.place(node)
         if node.tag not in _PLAIN_TAGS:

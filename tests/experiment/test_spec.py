@@ -202,7 +202,6 @@ def test_a_shell_command_is_its_lines():
         ("gpus_per_task: 1", "2:1", "unknown key 'gpus_per_task': it hides all GPUs but one from each rank"),
         ("job_name: x", "2:1", "unknown key 'job_name': write `name`"),
         ("wait: 1", "2:1", "unknown key 'wait': it is for sbatch's command line"),
-        ("sweep: {a: [1]}", "2:8", "`sweep` is not supported in this version"),
         ("gres: gpu:4", "2:7", "is for other resources; write GPUs as `gpus_per_node` and `gpu_type`"),
         ("gres: nvme:1,gpu:a100:4", "2:7", "write GPUs as `gpus_per_node` and `gpu_type`"),
         ("gres: gres/gpu:4", "2:7", "write GPUs as `gpus_per_node`"),
