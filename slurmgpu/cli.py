@@ -11,7 +11,15 @@ from slurmgpu.commands.output import say
 from slurmgpu.errors import InputError, SlurmgpuError, nearest
 
 # the order of `slurmgpu --help`; a name that Python reserves has its module under another
-COMMANDS = {"render": "render", "check": "check", "probe": "probe", "shell": "shell", "completion": "completion"}
+COMMANDS = {
+    "render": "render",
+    "check": "check",
+    "submit": "submit",
+    "resubmit": "resubmit",
+    "shell": "shell",
+    "probe": "probe",
+    "completion": "completion",
+}
 
 
 class _Commands(click.Group):

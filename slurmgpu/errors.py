@@ -1,6 +1,7 @@
 """The errors of slurmgpu and the exit code of each.
 
     SlurmgpuError           4  our own fault
+    ├─ RefusedError         1  Slurm says no to what was asked
     ├─ InputError           2  the user's input; carries every problem found, not only the first
     └─ UnavailableError     3  something outside does not answer: a full disk, Slurm, a database
 
@@ -38,6 +39,12 @@ class SlurmgpuError(Exception):
     """Root of all errors raised on purpose; `exit_code` is the exit status of the command."""
 
     exit_code = 4
+
+
+class RefusedError(SlurmgpuError):
+    """Slurm was there and said no; its own words are in the message."""
+
+    exit_code = 1
 
 
 class InputError(SlurmgpuError):

@@ -120,6 +120,36 @@ def array_last_index(text: str) -> int:
     return last
 
 
+MAX_ARRAY_INDEX = 4_000_000  # slurm.conf(5), MaxArraySize
+
+
+def array_indexes(text: str) -> list[int]:
+    """The indexes of an `--array` text, in order: `0-6:3,15%4` gives 0, 3, 6, 15."""
+    if array_last_index(text) > MAX_ARRAY_INDEX:
+        raise ValueError(f"{text!r} goes beyond {MAX_ARRAY_INDEX}, the highest index of any cluster")
+    indexes: set[int] = set()
+    for part in text.partition("%")[0].split(","):
+        match = _match(_ARRAY_PART, part)
+        assert match
+        first = int(match[1])
+        indexes.update(range(first, int(match[2] or first) + 1, int(match[3] or 1)))
+    return sorted(indexes)
+
+
+def format_indexes(indexes: list[int]) -> str:
+    """Indexes in rising order as an `--array` text: 3, 7, 8, 9 gives `3,7-9`."""
+    parts: list[str] = []
+    first = last = -1
+    for index in [*indexes, -1]:
+        if index == last + 1 and first >= 0:
+            last = index
+            continue
+        if first >= 0:
+            parts.append(str(first) if first == last else f"{first}-{last}")
+        first = last = index
+    return ",".join(parts)
+
+
 MAX_HOSTS = 65536
 _BRACKETS = r"\[([^\[\]]*)\]"
 _RANGE = r"(\d+)(?:-(\d+))?"

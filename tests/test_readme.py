@@ -118,7 +118,11 @@ FITTING = {"gpu:a100:4": "gpu:h100:8", "CPUTot=32": "CPUTot=128", "CPUEfctv=32":
 STAND_INS = {
     "sbatch": 'case "$*" in *--test-only*) exit 0;; *--parsable*) echo 7; exit 0;; esac\n'
     "head -n 1 | grep -q '^#!/bin/bash$' && echo Submitted",
-    "scontrol": "cat $HOME/scontrol.txt",
+    "scontrol": 'case "$*" in *batch_script*) printf "#!/bin/bash\\n#SBATCH --chdir=/\\n";;\n'
+    "*) cat $HOME/scontrol.txt;; esac",
+    # job 7 is what sbatch has sent; of the array 12 one task has failed
+    "squeue": "printf '7|N/A|COMPLETED\\n12|6|FAILED\\n12|7|CANCELLED\\n'",
+    "sacct": "true",
     "srun": "true",
     "slurmgpu": f'exec {shlex.quote(sys.executable)} -m slurmgpu "$@"',
 }

@@ -7,7 +7,7 @@ import click
 from slurmgpu.commands.options import of_cluster, of_format, of_spec
 from slurmgpu.commands.output import coloured, current_folder, read_input, say, write
 from slurmgpu.experiment.checklist import Check, Report
-from slurmgpu.experiment.cluster import ask
+from slurmgpu.experiment.cluster import Once, ask
 from slurmgpu.experiment.facts import FAIL
 
 _COLOURS = {"ok": "green", "warn": "yellow", "fail": "red"}
@@ -35,7 +35,7 @@ def command(
       slurmgpu check exp.yaml --set gpus_per_node=8 --format json
       slurmgpu check job.sh
     """
-    live = ask(source)  # Slurm works while we read and render
+    live = Once(ask(source))  # Slurm works while we read and render
     try:
         content = read_input(spec)
         folder = current_folder()
@@ -46,7 +46,8 @@ def command(
             from slurmgpu.experiment.render import NO_PROFILE
 
             request = render.Request(spec, content, settings, profile, slurm_version, template)
-            script = render.render(request, folder, os.environ)
+            # the arrays of a long sweep differ in their points only
+            script = render.render_all(request, folder, os.environ, lambda: live.cluster().max_array_size)[0]
             for note in script.notes:
                 if note != NO_PROFILE:  # the cluster itself is asked here
                     say(f"note: {note}")

@@ -48,7 +48,7 @@ def command(
       echo nvidia-smi | slurmgpu shell --gpus 1
     """
     from slurmgpu.experiment import command as render
-    from slurmgpu.experiment.checkfiles import without_inherited
+    from slurmgpu.experiment.environment import for_submission
     from slurmgpu.experiment.interactive import srun
     from slurmgpu.experiment.render import NO_PROFILE
     from slurmgpu.experiment.shell import sh
@@ -73,7 +73,7 @@ def command(
         return 1
     sys.stderr.flush()
     try:
-        os.execvpe("srun", argv, without_inherited(os.environ))
+        os.execvpe("srun", argv, for_submission(os.environ)[0])
     except FileNotFoundError:
         raise UnavailableError("no srun on PATH; is this a login node of the cluster?") from None
     except OSError as error:

@@ -7,15 +7,13 @@ from collections.abc import Mapping
 from slurmgpu.errors import Place, UnavailableError
 from slurmgpu.experiment import slurm
 from slurmgpu.experiment.arguments import suggestion
+from slurmgpu.experiment.environment import inherited
 from slurmgpu.experiment.facts import FAIL, OK, SKIP, WARN, Facts, Finding
 
 # sbatch's file patterns whose value is known before there is a job
 _PATTERN = re.compile(r"%(\d*)([A-Za-z%])")
 # read on the node, so a log there is not here
 _NODE_LOCAL = ("/tmp/", "/var/tmp/", "/dev/shm/", "/run/", "/scratch/local/")
-# these steer nothing, or are needed to find the cluster
-_HARMLESS = frozenset({"SLURM_CONF", "SLURM_TIME_FORMAT", "SLURM_CONF_SERVER", "SLURM_UNIFIED_ROOT"})
-_INHERITED = ("SLURM_", "SBATCH_", "SRUN_", "PMI_", "PMIX_")
 
 
 def header(facts: Facts) -> Finding:
@@ -164,14 +162,3 @@ def environment(facts: Facts) -> Finding:
     more = f" and {len(found) - 3} more" if len(found) > 3 else ""
     message = f"{shown}{more} would win over the script or reach the job; {where}. `slurmgpu submit` removes them"
     return Finding(WARN, message)
-
-
-def inherited(environ: Mapping[str, str]) -> list[str]:
-    """The variables by which an outer job or a login file steers sbatch, srun and launchers."""
-    return [name for name in environ if name.startswith(_INHERITED) and name not in _HARMLESS]
-
-
-def without_inherited(environ: Mapping[str, str]) -> dict[str, str]:
-    """The environment for a submission: SLURM_CONF and the like stay, so that the cluster is found."""
-    gone = set(inherited(environ))
-    return {name: value for name, value in environ.items() if name not in gone}

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from slurmgpu.errors import Place, UnavailableError
 from slurmgpu.experiment import checkfiles, checknames, checksizes, request, slurm
 from slurmgpu.experiment.cluster import Cluster, Source
+from slurmgpu.experiment.environment import for_submission
 from slurmgpu.experiment.facts import FAIL, OK, SKIP, WARN, Facts, Finding, Quota
 
 if TYPE_CHECKING:  # a script by hand is checked without what renders one
@@ -74,7 +75,7 @@ class Check:
         self._test = slurm.Running(
             ["sbatch", "--test-only"],
             input=text,
-            environ=checkfiles.without_inherited(environ),
+            environ=for_submission(environ)[0],
             folder=folder,
         )
         self._shell = checkfiles.start_shell(text)
@@ -168,7 +169,8 @@ def _add_spec(facts: Facts, script: "Script") -> None:
     words = argv[1:] if argv and os.path.basename(argv[0]) in ("python", "python3") else argv
     first = next((word for word in words if word != "-u"), "")
     has_folder = "cd " in (spec.setup or "")
-    if not has_folder and (first.endswith((".py", ".sh")) or "/" in first):
+    is_a_parameter = spec.sweep is not None and "{" in first
+    if not has_folder and not is_a_parameter and (first.endswith((".py", ".sh")) or "/" in first):
         facts.program = first
 
 

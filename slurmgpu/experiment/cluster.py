@@ -149,6 +149,25 @@ class Source(Protocol):
         """Stop asking, where the answer is not wanted any more."""
 
 
+class Once:
+    """A source that is asked once, and tells its answer to all who want it."""
+
+    def __init__(self, source: Source) -> None:
+        self.name = source.name
+        self._source = source
+        self._cluster: Cluster | None = None
+
+    def cluster(self) -> Cluster:
+        """The whole answer."""
+        if self._cluster is None:
+            self._cluster = self._source.cluster()
+        return self._cluster
+
+    def end(self) -> None:
+        """Stop asking."""
+        self._source.end()
+
+
 def ask(name: str | None = None) -> Source:
     """Start asking: pyslurm where it is installed and a slurm.conf can be found, else scontrol."""
     from slurmgpu.experiment import frompyslurm, scontrol

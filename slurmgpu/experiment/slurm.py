@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import selectors
 import signal
 import subprocess
@@ -16,7 +17,7 @@ TIMEOUT_VARIABLE = "SLURMGPU_TIMEOUT_S"
 MAX_OUTPUT_BYTES = 512 * 1024 * 1024
 
 # what changes the form of Slurm's output, or the cluster it speaks of
-_FORMS = ("SLURM_TIME_FORMAT", "SLURM_JSON", "SLURM_YAML", "SLURM_CLUSTERS", "SLURM_BITSTR_LEN")
+_FORMS = ("SLURM_TIME_FORMAT", "SLURM_JSON", "SLURM_YAML", "SLURM_CLUSTERS")
 _FORM_PREFIXES = ("SCONTROL_", "SINFO_", "SACCT_", "SACCTMGR_", "SQUEUE_")
 
 
@@ -141,11 +142,21 @@ def _timeout_s() -> float:
     return wanted if 0 < wanted <= 600 else DEFAULT_TIMEOUT_S
 
 
+def cluster_name() -> str:
+    """The name of the cluster that commands speak to. Raises UnavailableError where slurmctld does not tell it."""
+    answer = run(["scontrol", "show", "config"])
+    if match := re.search(r"(?m)^ClusterName\s+= (\S+)$", answer.output):
+        return match[1]
+    words = next((line for line in answer.errors.splitlines() if line.strip()), "no ClusterName in its answer")
+    raise UnavailableError(f"scontrol show config: {words[:200]}")
+
+
 def _query_environment(environ: Mapping[str, str]) -> dict[str, str]:
     kept = {
         name: value for name, value in environ.items() if name not in _FORMS and not name.startswith(_FORM_PREFIXES)
     }
-    return kept | {"LC_ALL": "C.UTF-8"}
+    # 0: lists of array tasks in full, not cut after 64 characters
+    return kept | {"LC_ALL": "C.UTF-8", "SLURM_BITSTR_LEN": "0"}
 
 
 def _feed(number: int, content: bytes, written: int) -> tuple[int, bool]:

@@ -251,12 +251,6 @@ def test_secrets():
     assert checkfiles.secrets(asked).status == "ok"
 
 
-def test_the_submit_environment_keeps_the_way_to_the_cluster():
-    environ = {"SLURM_CONF": "/x", "SLURM_JOB_ID": "1", "SBATCH_QOS": "x", "PMIX_RANK": "0", "PMI_FD": "1",
-               "SRUN_CPUS_PER_TASK": "1", "PATH": "/bin", "WANDB_API_KEY": "k"}  # fmt: skip
-    assert checkfiles.without_inherited(environ) == {"SLURM_CONF": "/x", "PATH": "/bin", "WANDB_API_KEY": "k"}
-
-
 REFUSAL = "sbatch: error: Batch job submission failed: Requested node configuration is not available\n"
 SBATCH = [
     (Answer("", "sbatch: Job 1 to start at now\n", 0), [], "ok", "Job 1 to start at now"),

@@ -1,6 +1,7 @@
 """A spec through the whole pipe: `slurmgpu render SPEC | sbatch` as a user of the real cluster."""
 
 import shlex
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -50,3 +51,25 @@ def finish(cluster: Any, spec: dict[str, Any], **options: Any) -> tuple[dict[str
     job = submit(cluster, spec, **options)
     record = cluster.wait(job.id)
     return record, log(cluster, record)
+
+
+def slurmgpu(
+    cluster: Any, *arguments: str, env: dict[str, str] | None = None, timeout: float = 60.0
+) -> subprocess.CompletedProcess[str]:
+    """A command as alice, whatever its exit status."""
+    ended: subprocess.CompletedProcess[str] = cluster.run(
+        [SLURMGPU, *arguments], env=env, check=False, timeout=timeout
+    )
+    return ended
+
+
+def send(
+    cluster: Any, name: str, spec: dict[str, Any], *options: str, env: dict[str, str] | None = None
+) -> list[int]:
+    """`slurmgpu submit` of a spec under this name in alice's home; the numbers of the jobs."""
+    path = cluster.home("alice") / f"{name}.yaml"
+    path.write_text(yaml.safe_dump(spec, sort_keys=False, allow_unicode=False))
+    path.chmod(0o644)
+    ended = slurmgpu(cluster, "submit", path.name, *options, env=env)
+    assert ended.returncode == 0, ended.stderr
+    return [int(line) for line in ended.stdout.splitlines()]
