@@ -50,18 +50,18 @@ def _resubmit(job: int, task: int | None, cancelled: bool, dry_run: bool, histor
     _say(plan)
     if not plan.again:
         return 0
-    tasks = resubmission.calls(plan.again, lambda entry: recovered or history.script(entry))
-    missing = submission.missing_folders(tasks)
+    calls = resubmission.calls_for(plan.again, lambda entry: recovered or history.script(entry))
+    missing = submission.missing_folders(calls)
     environ, notes = for_submission(os.environ)
     for note in notes:
         say(f"note: {note}")
     if dry_run:
-        write(submission.describe(tasks, missing, history), None)
+        write(submission.describe(calls, missing, history), None)
         return 0
     submission.make_folders(missing)
     if recovered:
         _keep(history, entries[0], recovered)
-    send(tasks, environ, history, first=entries[0].first)
+    send(calls, environ, history, first=entries[0].first)
     return 0
 
 

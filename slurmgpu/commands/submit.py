@@ -63,14 +63,14 @@ def command(
         click.echo(table(report), err=True, nl=False)
         say("nothing is submitted")
         return 1
-    tasks = submission.tasks_of(scripts, spec if spec == "-" else os.path.abspath(spec), report.cluster.user)
-    missing = submission.missing_folders(tasks)
+    calls = submission.calls_of(scripts, spec if spec == "-" else os.path.abspath(spec), report.cluster.user)
+    missing = submission.missing_folders(calls)
     history = History(os.environ, report.cluster.name)
     if dry_run:
-        write(submission.describe(tasks, missing, history), None)
+        write(submission.describe(calls, missing, history), None)
         return 0
     submission.make_folders(missing)
-    entries = send(tasks, environ, history)
+    entries = send(calls, environ, history)
     return _wait(entries) if is_waiting else 0
 
 

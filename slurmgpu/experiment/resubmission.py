@@ -13,9 +13,8 @@ from slurmgpu.experiment import slurm
 from slurmgpu.experiment.arguments import Given, last_of, read_options
 from slurmgpu.experiment.header import read_header
 from slurmgpu.experiment.history import Entry
-from slurmgpu.experiment.jobstates import CANCELLED, COMPLETED, ENDED, FAILED, States
-from slurmgpu.experiment.jobstates import Task as JobTask
-from slurmgpu.experiment.submission import MAX_ARRAY_BYTES, Task
+from slurmgpu.experiment.jobstates import CANCELLED, COMPLETED, ENDED, FAILED, States, Task
+from slurmgpu.experiment.submission import MAX_ARRAY_BYTES, Call
 from slurmgpu.slurmtext import array_indexes, format_indexes
 
 NEVER_RAN = "NEVER RAN"
@@ -53,7 +52,7 @@ def plan(entries: Sequence[Entry], known: States, with_cancelled: bool) -> Plan:
     jobs = {job for job, _ in known.states}
     sorted_ = Plan([], [], [], [], [])
     for _, (entry, task) in sorted(latest.items(), key=lambda item: item[0] or 0):
-        key: JobTask = (entry.job, task)
+        key: Task = (entry.job, task)
         state = known.states.get(key)
         if state is None and (known.no_accounting or entry.job not in jobs):
             why = known.no_accounting or "sacct does not know it either"
@@ -77,12 +76,12 @@ def only(found: Plan, point: int) -> Plan:
     return Plan(*([run for run in runs if run.point == point] for runs in found))
 
 
-def calls(runs: Sequence[Run], script_of: Callable[[Entry], str]) -> list[Task]:
+def calls_for(runs: Sequence[Run], script_of: Callable[[Entry], str]) -> list[Call]:
     """The calls of sbatch that run these points again: the scripts of then, with --array for the points."""
     of_script: dict[str, list[Run]] = {}
     for run in runs:
         of_script.setdefault(run.entry.script, []).append(run)
-    tasks: list[Task] = []
+    calls: list[Call] = []
     for same in of_script.values():
         entry = same[0].entry
         script = script_of(entry)
@@ -91,21 +90,21 @@ def calls(runs: Sequence[Run], script_of: Callable[[Entry], str]) -> list[Task]:
         if entry.chdir is not None:
             options.append(f"--chdir={entry.chdir}")
         if same[0].task is None:
-            tasks.append(Task(script, "the job", entry, tuple(options)))
+            calls.append(Call(script, "the job", entry, tuple(options)))
             continue
         throttle = f"%{entry.throttle}" if entry.throttle else ""
         for indexes in _pieces([run.task for run in same if run.task is not None]):
             text = format_indexes(indexes)
-            tasks.append(
-                Task(
+            calls.append(
+                Call(
                     script,
                     f"points {format_indexes([entry.offset + index for index in indexes])}",
                     entry._replace(tasks=text),
                     (f"--array={text}{throttle}", *options),
-                    joins=bool(throttle and tasks),
+                    joins=bool(throttle and calls),
                 )
             )
-    return tasks
+    return calls
 
 
 def _options(script: str) -> dict[str, Given]:

@@ -24,7 +24,7 @@ _UNREACHABLE = re.compile(
 )
 
 
-class Task(NamedTuple):
+class Call(NamedTuple):
     """One call of sbatch to be made; `what` names the job for a person.
 
     `joins` says that it is to start only when the one before it has ended, so that a throttle holds over both.
@@ -48,15 +48,15 @@ class Task(NamedTuple):
         return ["sbatch", "--parsable", *options]
 
 
-def tasks_of(scripts: Sequence[Script], spec: str, user: str) -> list[Task]:
+def calls_of(scripts: Sequence[Script], spec: str, user: str) -> list[Call]:
     """The calls for the scripts of a spec. Raises InputError where they cannot be chained."""
     folders = tuple(_log_folders(scripts[0].text, user))
-    tasks = []
+    calls: list[Call] = []
     for script in scripts:
         entry = Entry(job=0, first=0, script="", log_folders=folders, spec=spec)
         part = script.part
         if part is None:
-            tasks.append(Task(script.text, "the job", entry))
+            calls.append(Call(script.text, "the job", entry))
             continue
         last = len(part.points) - 1
         entry = entry._replace(tasks=f"0-{last}", throttle=part.max_parallel, offset=part.offset, size=part.size)
@@ -65,8 +65,8 @@ def tasks_of(scripts: Sequence[Script], spec: str, user: str) -> list[Task]:
             message = "`dependency` with ? cannot stand beside `max_parallel` in a sweep of several arrays"
             raise InputError([Problem(Place(spec), message)])
         what = f"points {part.offset}-{part.offset + last}"
-        tasks.append(Task(script.text, what, entry, joins=joins))
-    return tasks
+        calls.append(Call(script.text, what, entry, joins=joins))
+    return calls
 
 
 def _given(script: str, option: str) -> str:
@@ -82,10 +82,10 @@ def _log_folders(script: str, user: str) -> list[str]:
     return sorted(re.sub("%([xu%])", lambda match: values[match[1]], folder) for folder in known)
 
 
-def missing_folders(tasks: Sequence[Task]) -> list[str]:
+def missing_folders(calls: Sequence[Call]) -> list[str]:
     """The log folders that are not there yet. Raises InputError for what can be no log folder."""
     problems = []
-    folders = sorted({folder for task in tasks for folder in task.entry.log_folders})
+    folders = sorted({folder for call in calls for folder in call.entry.log_folders})
     for folder in folders:
         there = folder
         while not os.path.lexists(there):
@@ -109,20 +109,20 @@ def make_folders(folders: Sequence[str]) -> None:
 
 
 def send(
-    tasks: Sequence[Task], environ: Mapping[str, str], history: History, first: int = 0
+    calls: Sequence[Call], environ: Mapping[str, str], history: History, first: int = 0
 ) -> Iterator[tuple[Entry, str | None]]:
     """Submit one after the other; the record of each, and a note where that could not be kept.
 
     `first` is the submission's first job where there is one already.
     """
     after = 0
-    for task in tasks:
-        after, cluster = _sbatch(task.argv(str(after)), task.script, environ)
+    for call in calls:
+        after, cluster = _sbatch(call.argv(str(after)), call.script, environ)
         first = first or after
-        entry = task.entry._replace(job=after, first=first, cluster=cluster, time_s=time.time())
+        entry = call.entry._replace(job=after, first=first, cluster=cluster, time_s=time.time())
         script, note = None, None
         if not entry.script:
-            entry, script = entry._replace(script=f"{first}.{after}.sh"), task.script
+            entry, script = entry._replace(script=f"{first}.{after}.sh"), call.script
         try:
             history.save(entry, script)
         except UnavailableError as error:
@@ -142,11 +142,11 @@ def _sbatch(argv: list[str], script: str, environ: Mapping[str, str]) -> tuple[i
     return int(match[1]), match[2] or ""
 
 
-def describe(tasks: Sequence[Task], folders: Sequence[str], history: History) -> str:
+def describe(calls: Sequence[Call], folders: Sequence[str], history: History) -> str:
     """What would be done, a shell line each; the scripts that have a file are named."""
     lines = [f"mkdir -p {sh(folder)}" for folder in folders]
-    for task in tasks:
-        words = " ".join(map(sh, task.argv("PREVIOUS")))
-        script = f" < {sh(os.path.join(history.folder, task.entry.script))}" if task.entry.script else ""
-        lines.append(f"{words}{script}  # {task.what}")
+    for call in calls:
+        words = " ".join(map(sh, call.argv("PREVIOUS")))
+        script = f" < {sh(os.path.join(history.folder, call.entry.script))}" if call.entry.script else ""
+        lines.append(f"{words}{script}  # {call.what}")
     return "".join(f"{line}\n" for line in lines)

@@ -14,7 +14,7 @@ from slurmgpu.experiment.environment import for_submission
 from slurmgpu.experiment.header import read_header
 from slurmgpu.experiment.history import Entry, History
 from slurmgpu.experiment.jobstates import States
-from slurmgpu.experiment.submission import Task
+from slurmgpu.experiment.submission import Call
 from tests.rendering import render
 
 SCRIPT = "#!/bin/bash\n#SBATCH --array=0-9%2\ntrue\n"
@@ -180,7 +180,7 @@ def runs(entry, tasks):
 
 def test_calls_name_the_points_and_keep_the_throttle():
     one, two = entry(12, "0-9", throttle=2), entry(13, "0-9", throttle=2, offset=10)
-    calls = resubmission.calls([*runs(one, [3, 5, 6, 7]), *runs(two, [0])], lambda entry: SCRIPT)
+    calls = resubmission.calls_for([*runs(one, [3, 5, 6, 7]), *runs(two, [0])], lambda entry: SCRIPT)
     assert [call.argv("12") for call in calls] == [
         ["sbatch", "--parsable", "--array=3,5-7%2"],
         ["sbatch", "--parsable", "--array=0%2", "--dependency=afterany:12"],
@@ -192,16 +192,18 @@ def test_calls_name_the_points_and_keep_the_throttle():
 def test_calls_drop_a_dependency_of_then_and_name_a_folder():
     script = "#!/bin/bash\n#SBATCH --dependency=afterok:5 --array=0-3%1\n"
     one, two = entry(12, "0-3", chdir="/data/a b"), entry(13, "0-3", throttle=1)
-    assert resubmission.calls(runs(one, [1]), lambda entry: script)[0].argv("9") == [
+    assert resubmission.calls_for(runs(one, [1]), lambda entry: script)[0].argv("9") == [
         "sbatch", "--parsable", "--array=1", "--dependency=", "--chdir=/data/a b",
     ]  # fmt: skip
-    chained = resubmission.calls([*runs(entry(12, "0-3", throttle=1), [1]), *runs(two, [1])], lambda entry: script)
+    chained = resubmission.calls_for(
+        [*runs(entry(12, "0-3", throttle=1), [1]), *runs(two, [1])], lambda entry: script
+    )
     assert chained[1].argv("9") == ["sbatch", "--parsable", "--array=1%1", "--dependency=afterany:9"]
 
 
 def test_long_lists_are_cut_where_slurmctld_would_refuse_them():
     scattered = list(range(0, 9000, 2))
-    calls = resubmission.calls(runs(entry(12, "0-9000"), scattered), lambda entry: SCRIPT)
+    calls = resubmission.calls_for(runs(entry(12, "0-9000"), scattered), lambda entry: SCRIPT)
     assert len(calls) > 4
     texts = [call.entry.tasks for call in calls]
     assert all(len(text) <= 4000 for text in texts)
@@ -210,7 +212,7 @@ def test_long_lists_are_cut_where_slurmctld_would_refuse_them():
 
 def test_a_job_without_an_array_runs_again_as_it_is():
     found = resubmission.plan([entry(12)], States({(12, None): "TIMEOUT"}, frozenset({(12, None)})), False)
-    (call,) = resubmission.calls(found.again, lambda entry: "#!/bin/bash\ntrue\n")
+    (call,) = resubmission.calls_for(found.again, lambda entry: "#!/bin/bash\ntrue\n")
     assert call.argv("0") == ["sbatch", "--parsable"]
     assert resubmission.names(found.again) == "12"
 
@@ -241,7 +243,7 @@ def test_no_script_anywhere(program):
 
 def tasks(spec, *, user="alice", **request):
     script = render({"command": "true"} | spec, **request)
-    return submission.tasks_of([script], "/x.yaml", user)
+    return submission.calls_of([script], "/x.yaml", user)
 
 
 @pytest.mark.parametrize(
@@ -258,7 +260,7 @@ def test_the_folders_of_logs(spec, folders):
 
 
 def made(folders):
-    return [Task(SCRIPT, "the job", Entry(0, 0, "", log_folders=tuple(map(str, folders))))]
+    return [Call(SCRIPT, "the job", Entry(0, 0, "", log_folders=tuple(map(str, folders))))]
 
 
 def test_folders_are_made_with_their_parents(tmp_path):
@@ -324,10 +326,10 @@ def test_a_dependency_with_a_question_mark_cannot_be_chained(tmp_path):
     spec = {"command": "x", "sweep": {"a": ["1", "2", "3"]}, "max_parallel": 1, "dependency": "afterok:1?afterok:2"}
     scripts = [render(spec, profile=str(profile), part=part) for part in (1, 2)]
     with pytest.raises(InputError, match=r"`dependency` with \? cannot stand beside `max_parallel`"):
-        submission.tasks_of(scripts, "/x.yaml", "alice")
+        submission.calls_of(scripts, "/x.yaml", "alice")
     spec["dependency"] = "afterok:1"
     scripts = [render(spec, profile=str(profile), part=part) for part in (1, 2)]
-    first, second = submission.tasks_of(scripts, "/x.yaml", "alice")
+    first, second = submission.calls_of(scripts, "/x.yaml", "alice")
     assert first.argv("7") == ["sbatch", "--parsable"]
     assert second.argv("7") == ["sbatch", "--parsable", "--dependency=afterok:1,afterany:7"]
     assert [line for line in read_header(second.script) if "--array=0-0%1" in line.arguments]

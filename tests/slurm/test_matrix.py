@@ -44,6 +44,9 @@ REQUESTS = {
     "a constraint": (SMALL | {"constraint": "a100|nvlink"}, {"Features": "a100|nvlink"}),
     "a node list": (SMALL | {"nodelist": "n[1-2]", "nodes": 2, "launcher": "shell"}, {"ReqNodeList": "n[1-2]"}),
     "an excluded node": (SMALL | {"exclude": "n1"}, {"ExcNodeList": "n1"}),
+    "a sweep": (
+        SMALL | {"sweep": {"lr": ["1e-3", "1e-4"], "seed": ["1", "2"]}, "max_parallel": 2}, {"ArrayTaskId": "0-3%2"},
+    ),
     "licences": (SMALL | {"licenses": "matlab:2"}, {"Licenses": "matlab:2"}),
     "nice": (SMALL | {"nice": 100}, {"Nice": "100"}),
     "requeue": (SMALL | {"requeue": True}, {"Requeue": "1"}),
