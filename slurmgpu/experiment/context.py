@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from slurmgpu.experiment.arrays import Part
+from slurmgpu.experiment.contained import Contained
 from slurmgpu.experiment.directives import Directive
 from slurmgpu.experiment.fields import Fields
 from slurmgpu.experiment.shell import comment
@@ -34,6 +35,7 @@ class Context(Fields):
     omp_num_threads    threads a rank, None where the spec's env sets it
     env, secrets       names to values; names to files, or None for a value from the submitting environment
     modules, module_init, conda, venv, uv, setup   what to load; setup is a list of Lines (key, text)
+    container          None, or the program's container (contained.py): runtime, words, variables, needs_gpus
     sweep              None, or this array's points (arrays.py, Part): names, variables, points, offset, size, table
     """
 
@@ -64,6 +66,7 @@ class Context(Fields):
     venv: str | None
     uv: str | None
     setup: list[Lines]
+    container: Contained | None = None
     sweep: Part | None = None
     # where a key's value was written, for --explain; None renders without explanations
     origin: Origin | None = None

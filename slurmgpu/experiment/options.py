@@ -116,7 +116,7 @@ REFUSED: dict[str, str] = {
     "gpu-bind": "ranks that cannot see each other's GPUs lose peer-to-peer; leave binding to the program",
     "no-requeue": "write `requeue: false`",
     "wrap": "write `command` and `launcher: shell`",
-    "container": "containers are not supported yet",
+    "container": "it names an OCI bundle for Slurm's own runtime, under `sbatch:`; `container` is a block here",
     "profile": "here `profile` names the cluster profile; for --profile write it under `sbatch:`",
     "uid": "only root may, and a spec is not the place",
     "gid": "only root may, and a spec is not the place",

@@ -8,6 +8,7 @@ import os
 from typing import Any
 
 from slurmgpu.errors import InputError, Place, Problem, nearest
+from slurmgpu.experiment.container import RUNTIMES
 from slurmgpu.experiment.fields import Fields
 from slurmgpu.experiment.options import Version, parse_version
 from slurmgpu.experiment.yamltext import Data, Document, Path
@@ -47,6 +48,7 @@ class Profile(Fields):
     nccl_socket_ifname: str | None = None
     gloo_socket_ifname: str | None = None
     module_init: str | None = None
+    container_runtime: str | None = None
     setup: str | None = None
     defaults: dict[str, Data] = {}
     partitions: dict[str, Partition] = {}
@@ -216,6 +218,7 @@ _PROFILE_FIELDS: dict[str, Any] = {
     "nccl_socket_ifname": ("nccl_socket_ifname", _line),
     "gloo_socket_ifname": ("gloo_socket_ifname", _line),
     "module_init": ("module_init", _line),
+    "container_runtime": ("container_runtime", _choice(*RUNTIMES)),
     "setup": ("setup", _text),
     "defaults": ("defaults", _defaults),
 }

@@ -20,6 +20,7 @@ from slurmgpu.errors import Place as Written
 from slurmgpu.experiment import program
 from slurmgpu.experiment.allocation import Allocation, allocate, has_whole_nodes
 from slurmgpu.experiment.arrays import Part, parts_of
+from slurmgpu.experiment.contained import contained
 from slurmgpu.experiment.context import Context, Lines, why
 from slurmgpu.experiment.directives import Directive, directives
 from slurmgpu.experiment.header import read_header
@@ -223,6 +224,7 @@ class Renderer:
             venv=absolute("venv", spec.venv, here, refuse) if spec.venv else None,
             uv=absolute("uv", spec.uv, here, refuse) if spec.uv else None,
             setup=[Lines(key, text) for key, text in setup.items() if text],
+            container=contained(spec, job, self.profile, env, [where_to.chdir], here, refuse),
             kept=frozenset((*spec.options, *spec.sbatch)),
         )
 

@@ -8,7 +8,8 @@ from functools import partial
 from typing import Any
 
 from slurmgpu.errors import InputError, Place, Problem, nearest
-from slurmgpu.experiment import kinds
+from slurmgpu.experiment import container, kinds
+from slurmgpu.experiment.container import Container
 from slurmgpu.experiment.fields import Fields
 from slurmgpu.experiment.kinds import Kind, Say
 from slurmgpu.experiment.options import OPTIONS, REFUSED, WRITTEN
@@ -72,6 +73,7 @@ class Spec(Fields):
     uv: str | None = None
     setup: str | None = None
     torchrun: Torchrun = Torchrun()
+    container: Container | None = None
     force: bool = False
     profile: str | None = None
     sbatch: dict[str, str | None] = {}
@@ -130,6 +132,10 @@ def _gpu_type(data: Data, path: Path, say: Say) -> str | None:
     return name
 
 
+# options whose name means something else as a key of the spec
+_OTHER_MEANING = ("profile", "container")
+
+
 def _sbatch(data: Data, path: Path, say: Say) -> dict[str, str | None] | None:
     """The `sbatch:` block: any other long option; `true` is a bare flag."""
     if not isinstance(data, dict):
@@ -147,11 +153,11 @@ def _sbatch(data: Data, path: Path, say: Say) -> dict[str, str | None] | None:
                 f"--{name}: write `{name.replace('-', '_')}` as a key of the spec; it is checked there",
                 of_key=True,
             )
-        elif name in REFUSED and name != "profile":
+        elif name in REFUSED and name not in _OTHER_MEANING:
             say(here, f"--{name} is not taken: {REFUSED[name]}", of_key=True)
         elif name in options:
             say(here, f"--{name} stands here twice; keep one of them", of_key=True)
-        elif name not in OPTIONS and name != "profile" and (whole := _whole_name(name)):
+        elif name not in OPTIONS and name not in _OTHER_MEANING and (whole := _whole_name(name)):
             say(here, f"--{name} is short for --{whole}; write it in full", of_key=True)
         elif value is None or value == "true":
             options[name] = None
@@ -245,6 +251,7 @@ KEYS: dict[str, Kind] = {
         },
         Torchrun,
     ),
+    "container": _block(container.KINDS, Container),
     "force": kinds.truth,
     "profile": kinds.text,
     "sbatch": _sbatch,
@@ -256,12 +263,12 @@ KEYS |= dict.fromkeys(("partition", "exclude", "nodelist", "mail_type", "license
 
 # keys whose value may be a list or a mapping
 STRUCTURED = frozenset(
-    {"command", "secrets", "modules", "env", "torchrun", "sbatch", "sweep"}
+    {"command", "secrets", "modules", "env", "torchrun", "sbatch", "sweep", "container"}
     | {key for key, kind in KEYS.items() if kind is _joined}
 )
 
 # keys of the design that this version does not render yet: a clear word beats "unknown key"
-NOT_YET = ("checkpoint", "container", "monitor", "trace")
+NOT_YET = ("checkpoint", "monitor", "trace")
 
 
 def check(
@@ -294,6 +301,7 @@ def check(
     for key, item in data.items():
         _check_key(key, item, values, options, say)
     _check_together(data, values, say)
+    container.check(data, values, say)
     if problems:
         raise InputError([*problems, *(of_keys or [])])
     return Spec(**values, options=options)

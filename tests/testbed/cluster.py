@@ -146,6 +146,11 @@ class Cluster:
         return self._plan.folder
 
     @property
+    def root(self) -> Path:
+        """What the cluster's processes see as /, as the host sees it."""
+        return self._plan.root
+
+    @property
     def etc(self) -> Path:
         """What the cluster sees as /etc/slurm; `scontrol reconfigure` as root makes Slurm read it again."""
         return self._plan.etc

@@ -19,7 +19,13 @@ PACKAGES = (
 )
 # one script of debootstrap makes all newer suites; it knows those by name that are older than itself
 SCRIPT = Path("/usr/share/debootstrap/scripts/sid")
+MIRROR = "http://deb.debian.org/debian"
 BUILD_S = 1200
+# Debian has apptainer in unstable only, which the newest image can take it from
+APPTAINER_IN = "26.05"
+APPTAINER = "usr/bin/apptainer"
+NO_APPTAINER = "etc/no-apptainer"  # why it could not be had; tried once
+APPTAINER_S = 300
 
 
 def cache() -> Path:
@@ -37,6 +43,8 @@ def get(version: str) -> Path:
         fcntl.flock(lock, fcntl.LOCK_EX)  # a second run waits, and then finds the image
         if not image.exists():
             _build(version, image)
+        if version == APPTAINER_IN and not any((image / name).exists() for name in (APPTAINER, NO_APPTAINER)):
+            _add_apptainer(image)
         host_python.prepare_image(image)
     return image
 
@@ -75,6 +83,30 @@ def _build(version: str, image: Path) -> None:
     ):
         shutil.rmtree(unfinished / disposable, ignore_errors=True)
     unfinished.rename(image)
+
+
+def _add_apptainer(image: Path) -> None:
+    """Install apptainer into an image, for the tests of containers; without it they are skipped."""
+    (image / "etc/apt/sources.list.d/unstable.list").write_text(f"deb {_mirror() or MIRROR} sid main\n")
+    apt = "apt-get -q -o Acquire::Check-Valid-Until=false"
+    script = (
+        f"{apt} update && DEBIAN_FRONTEND=noninteractive {apt} install -y --no-install-recommends -t sid apptainer"
+    )
+    command = [
+        *(which("unshare"), *NAMESPACES, "--fork", "--kill-child", "--"),
+        *(which("chroot"), str(image), "/bin/sh", "-c", script),
+    ]
+    try:
+        answer = subprocess.run(command, capture_output=True, text=True, timeout=APPTAINER_S)
+        said = answer.stderr[-1000:] if answer.returncode else ""
+    except subprocess.TimeoutExpired:
+        said = f"took longer than {APPTAINER_S} s"
+    if said:
+        (image / NO_APPTAINER).write_text(said)
+    # under this Debian's /usr the starter looks for its session folder here
+    (image / "usr/lib/var/lib/apptainer/mnt/session").mkdir(parents=True, exist_ok=True)
+    for disposable in ("var/cache/apt", "var/lib/apt/lists"):
+        shutil.rmtree(image / disposable, ignore_errors=True)
 
 
 def _mirror_and_script() -> list[str]:
