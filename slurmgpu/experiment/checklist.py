@@ -168,9 +168,12 @@ def _add_spec(facts: Facts, script: "Script") -> None:
     argv = spec.command if isinstance(spec.command, list) else []
     words = argv[1:] if argv and os.path.basename(argv[0]) in ("python", "python3") else argv
     first = next((word for word in words if word != "-u"), "")
-    has_folder = "cd " in (spec.setup or "")
-    is_a_parameter = spec.sweep is not None and "{" in first
-    if not has_folder and not is_a_parameter and (first.endswith((".py", ".sh")) or "/" in first):
+    is_elsewhere = (
+        "cd " in (spec.setup or "")
+        or (spec.sweep is not None and "{" in first)
+        or (spec.container is not None and (first.startswith("/") or spec.container.workdir is not None))
+    )
+    if not is_elsewhere and (first.endswith((".py", ".sh")) or "/" in first):
         facts.program = first
 
 

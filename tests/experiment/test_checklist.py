@@ -10,6 +10,7 @@ from slurmgpu.experiment.cluster import Association, Qos, Reservation
 from slurmgpu.experiment.facts import Facts, Finding
 from slurmgpu.experiment.slurm import Answer
 from tests.clusters import recorded
+from tests.rendering import render
 
 HEAD = "#!/bin/bash\n#SBATCH --time=1:00:00\n"
 
@@ -241,6 +242,27 @@ def test_the_files_that_a_script_names(tmp_path):
     for body in ("cd src\npython trian.py\n", "# python trian.py\n", "python $DIR/trian.py\n", "python -m x.py.z\n"):
         assert finding("command", body=body, **where).status != "warn", body
     assert finding("command", "--chdir=/nowhere", body="python train.py\n", **where).status == "warn"
+
+
+@pytest.mark.parametrize(
+    ("spec", "wanted"),
+    [
+        ({"command": "train.py"}, "train.py"),
+        ({"command": ["python", "-u", "src/train.py"]}, "src/train.py"),
+        ({"command": "-m train"}, None),
+        ({"command": "train"}, None),
+        ({"command": "train.py", "setup": "cd x"}, None),
+        ({"command": "{name}.py", "sweep": {"name": ["a"]}}, None),
+        # the job's folder is mounted and is where an image starts; its other files are not here
+        ({"command": "train.py", "container": {"image": "x", "runtime": "docker"}}, "train.py"),
+        ({"command": "/opt/train.py", "container": {"image": "x", "runtime": "docker"}}, None),
+        ({"command": "train.py", "container": {"image": "x", "runtime": "docker", "workdir": "/w"}}, None),
+    ],
+)
+def test_the_file_that_a_spec_names(spec, wanted):
+    asked = facts()
+    checklist._add_spec(asked, render(spec))
+    assert asked.program == wanted
 
 
 def test_secrets():

@@ -12,13 +12,15 @@ from pathlib import Path
 import pytest
 
 from tests.slurm.jobs import finish, log, submit
+from tests.testbed import images
 
 # what pyxis adds to srun is taken away again for the real one
 SRUN = """#!/usr/bin/python3
 import os, sys
 with open(os.environ["RECORD"] + f".srun.{os.getpid()}", "w") as file:
     file.write("\\0".join(sys.argv[1:]))
-os.execv("/usr/bin/srun", ["srun", *(word for word in sys.argv[1:] if not word.startswith("--container-"))])
+words = [word for word in sys.argv[1:] if not word.startswith(("--container-", "--no-container-"))]
+os.execv("/usr/bin/srun", ["srun", *words])
 """
 # the container has only the variables that were named, and the image's own
 DOCKER = """#!/usr/bin/python3
@@ -151,11 +153,15 @@ def test_docker_gets_the_allocation_s_gpus_and_no_value_of_a_secret(bed):
     assert bed.records("docker.stop") == bed.records("docker.rm") == []
 
 
+def without_gpus(spec):
+    """The spec of one task on CPUs."""
+    kept = {key: value for key, value in spec.items() if key not in ("gpus_per_node", "cpus_per_gpu")}
+    return kept | {"launcher": "python", "cpus_per_task": 1}
+
+
 @pytest.mark.once
 def test_docker_without_gpus_asks_for_none(bed):
-    record, text = bed.finish(
-        bed.spec("docker", gpus_per_node=0, launcher="python", cpus_per_task=1) | {"mem": "200M"}
-    )
+    record, text = bed.finish(without_gpus(bed.spec("docker")))
     assert record["JobState"] == "COMPLETED", text
     (words,) = bed.records("docker.run")
     assert "--gpus" not in words
@@ -190,12 +196,12 @@ def test_a_cancelled_job_stops_and_removes_its_docker_container(bed):
     ("runtime", "what"), [("docker", "no docker"), ("apptainer", "neither apptainer nor singularity")]
 )
 def test_a_node_without_the_runtime_says_so(bed, runtime, what):
-    (bed.folder / "docker").unlink()
-    bed.environ["PATH"] = f"{bed.folder}:/usr/local/bin:/usr/bin:/bin"
-    if runtime == "apptainer" and os.path.exists(bed.cluster.root / "usr/bin/apptainer"):
-        pytest.skip("this Slurm's image has apptainer")
-    record, text = bed.finish(bed.spec(runtime, launcher="python", gpus_per_node=1))
-    assert (record["JobState"], record["ExitCode"]) == ("FAILED", "1:0")
+    tools = bed.folder / "tools"
+    tools.mkdir()
+    for name in ("bash", "scontrol", "srun"):
+        (tools / name).symlink_to(f"/usr/bin/{name}")
+    record, text = bed.finish(bed.spec(runtime, launcher="python", gpus_per_node=1, env={"PATH": str(tools)}))
+    assert (record["JobState"], record["ExitCode"]) == ("FAILED", "1:0"), text
     assert f"slurmgpu: n1: has {what}" in text
 
 
@@ -225,12 +231,16 @@ os.execv("/usr/bin/apptainer", ["apptainer", *sys.argv[1:]])
 @pytest.fixture
 def box(cluster):
     """A bed of root's with apptainer, and a sandbox image whose programs are the node's own /usr."""
-    if not (cluster.root / "usr/bin/apptainer").exists():
-        pytest.skip(f"no apptainer for Slurm {cluster.version}: Debian has it in unstable, for the newest image only")
+    image = images.cache() / f"slurm-{cluster.version}"
+    if cluster.version != images.APPTAINER_IN or not (image / images.APPTAINER).exists():
+        reason = image / images.NO_APPTAINER
+        told = reason.read_text() if reason.exists() else f"it is in the image of {images.APPTAINER_IN} only"
+        pytest.skip(f"no apptainer beside Slurm {cluster.version}: {told}")
     made = Bed(cluster, "root")
     (made.folder / "apptainer").write_text(APPTAINER.replace("ROOT", repr(os.fsencode(cluster.root))))
     (made.folder / "apptainer").chmod(0o755)
-    (made.folder / "srun").unlink()
+    for name in ("srun", "nvidia-smi"):  # --nv would put this nvidia-smi into the image
+        (made.folder / name).unlink()
     image = made.folder / "image"
     for folder in ("usr", ".singularity.d/env", "tmp", "proc", "dev", "sys", "etc", "opt/host-lib", "data"):
         (image / folder).mkdir(parents=True)
@@ -268,7 +278,7 @@ def test_apptainer_runs_the_program_with_the_spec_s_variables_mounts_and_folder(
 
 def test_apptainer_hands_back_the_exit_code_and_mounts_read_only(box):
     line = "cat /data/file; echo x >/data/file; exit 5"
-    spec = apptainer_spec(box, launcher="python", gpus_per_node=0, cpus_per_task=1, command=["sh", "-c", line])
+    spec = without_gpus(apptainer_spec(box, command=["sh", "-c", line]))
     record, text = box.finish(spec)
     assert (record["JobState"], record["ExitCode"]) == ("FAILED", "5:0"), text
     assert "mounted" in text
