@@ -55,6 +55,8 @@ def command(
         report = check.report(live)
     finally:
         live.end()
+    for note in report.cluster.notes:
+        say(f"note: {note}")
     write(_as_json(report) if form == "json" else table(report), None)
     return 0 if report.is_good else 1
 

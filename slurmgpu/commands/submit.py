@@ -56,7 +56,7 @@ def command(
     finally:
         live.end()
     environ, notes = for_submission(os.environ)
-    for note in [*scripts[0].notes, *_warnings(report), *notes]:
+    for note in [*scripts[0].notes, *report.cluster.notes, *_warnings(report), *notes]:
         if note != NO_PROFILE:  # the cluster itself has been asked
             say(f"note: {note}")
     if not report.is_good:

@@ -169,7 +169,7 @@ class Once:
 
 
 def ask(name: str | None = None) -> Source:
-    """Start asking: pyslurm where it is installed and a slurm.conf can be found, else scontrol."""
+    """Start asking: pyslurm where it is installed, else scontrol; without a `name` also where pyslurm fails."""
     from slurmgpu.experiment import frompyslurm, scontrol
 
     user = user_name()

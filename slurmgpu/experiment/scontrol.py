@@ -10,6 +10,7 @@ from collections.abc import Callable
 from slurmgpu.errors import UnavailableError
 from slurmgpu.experiment import slurm
 from slurmgpu.experiment.cluster import Association, Cluster, Node, Partition, Qos, Reservation
+from slurmgpu.experiment.fields import Fields
 from slurmgpu.experiment.options import parse_version
 from slurmgpu.slurmtext import parse_mem, parse_time
 
@@ -38,50 +39,67 @@ class ScontrolSource:
         self._scontrol.end()
 
 
-def parse(output: str, errors: str, user: str) -> Cluster:
-    """The cluster out of scontrol's answer to all questions; UnavailableError for an answer that is not whole."""
-    config: dict[str, str] = {}
-    partitions: dict[str, Partition] = {}
-    nodes: list[Node] = []
-    reservations: dict[str, Reservation] = {}
-    associations: list[Association] = []
-    qos: dict[str, Qos] = {}
-    is_whole = False
+class Told(Fields):
+    """What the lines of an answer say."""
+
+    config: dict[str, str]
+    partitions: dict[str, Partition]
+    nodes: list[Node]
+    reservations: dict[str, Reservation]
+    associations: list[Association]
+    qos: dict[str, Qos]
+    has_accounting: bool = False
+    is_whole: bool = False
+
+    def __init__(self) -> None:
+        super().__init__(config={}, partitions={}, nodes=[], reservations={}, associations=[], qos={})
+
+
+def read(output: str, user: str) -> Told:
+    """Every line of scontrol's answer; UnavailableError for one that cannot be read."""
+    told = Told()
     for raw in output.split("\n"):
         line = raw.removeprefix(_PROMPT)
         try:
             if line.startswith("NodeName="):
-                nodes.append(_node(line))
+                told.nodes.append(_node(line))
             elif line.startswith("PartitionName="):
                 partition = _partition(line)
-                partitions[partition.name] = partition
+                told.partitions[partition.name] = partition
             elif line.startswith("ReservationName="):
                 reservation = _reservation(line)
-                reservations[reservation.name] = reservation
+                told.reservations[reservation.name] = reservation
             elif line.startswith("ClusterName=") and " UserName=" in line:
                 if association := _association(line, user):
-                    associations.append(association)
+                    told.associations.append(association)
             elif line.startswith("QOS="):
                 one = _qos(line)
-                qos[one.name] = one
+                told.qos[one.name] = one
             elif match := re.match(r"([A-Za-z]\w*(?:\[\d+\])?)\s+= ?(.*)", line):
-                config[match[1]] = match[2].strip()
+                told.config[match[1]] = match[2].strip()
             elif line.startswith("Slurmctld(") and " is " in line:
-                is_whole = True
+                told.is_whole = True
         except (KeyError, ValueError, IndexError) as error:
             raise UnavailableError(f"scontrol wrote a line that cannot be read ({error}): {line[:120]!r}") from None
+    told.has_accounting = "ClusterName=" in output and "Association Records" in output
+    return told
+
+
+def parse(output: str, errors: str, user: str) -> Cluster:
+    """The cluster out of scontrol's answer to all questions; UnavailableError for an answer that is not whole."""
+    told = read(output, user)
+    config = told.config
     missing = [
         what
         for what, there in (
-            ("the configuration", is_whole and "SLURM_VERSION" in config),
-            ("partitions", partitions),
-            ("nodes", nodes),
+            ("the configuration", told.is_whole and "SLURM_VERSION" in config),
+            ("partitions", told.partitions),
+            ("nodes", told.nodes),
         )
         if not there
     ]
     if missing:
-        raise UnavailableError(f"scontrol did not tell {', '.join(missing)}: {_first_line(errors)}")
-    has_accounting = "ClusterName=" in output and "Association Records" in output
+        raise UnavailableError(f"scontrol did not tell {', '.join(missing)}: {first_line(errors)}")
     return Cluster(
         source="scontrol",
         name=config.get("ClusterName", ""),
@@ -89,18 +107,19 @@ def parse(output: str, errors: str, user: str) -> Cluster:
         user=user,
         max_array_size=int(config.get("MaxArraySize", "1001")),
         enforce_part_limits=config.get("EnforcePartLimits", "NO"),
-        enforce=frozenset(_words(config.get("AccountingStorageEnforce", "")) or ()),
+        enforce=frozenset(_words(config.get("AccountingStorageEnforce", "")) or ()) - {"none"},
         select_type=config.get("SelectType", ""),
-        partitions=partitions,
-        nodes=nodes,
-        reservations=reservations,
-        associations=associations if has_accounting else None,
-        qos=qos if has_accounting else None,
+        partitions=told.partitions,
+        nodes=told.nodes,
+        reservations=told.reservations,
+        associations=told.associations if told.has_accounting else None,
+        qos=told.qos if told.has_accounting else None,
         notes=[],
     )
 
 
-def _first_line(errors: str) -> str:
+def first_line(errors: str) -> str:
+    """The first thing that scontrol complained about."""
     lines = [line for line in errors.splitlines() if line.strip()]
     return lines[0].removeprefix("scontrol: ")[:200] if lines else "its answer ends too early"
 
@@ -139,11 +158,6 @@ _limit_fields = _reader("MaxWallPJ", "MaxTRESPJ", "MaxTRESPN", "DefAssoc", "DefQ
 
 def _node(line: str) -> Node:
     found = _node_fields(line)
-    state = found["State"].upper()
-    # IDLE*, IDLE+DRAIN, MIXED+PLANNED, and the short marks * ~ # ! % $ @ ^ - at the end
-    flags = {part.rstrip("*~#!%$@^-") for part in state.split("+")}
-    if "*" in state:
-        flags.add("NOT_RESPONDING")
     return Node(
         name=found["NodeName"],
         cpus=int(found.get("CPUEfctv") or found["CPUTot"]),
@@ -151,8 +165,17 @@ def _node(line: str) -> Node:
         gres=parse_gres(found.get("Gres", "")),
         features=frozenset(_words(found.get("AvailableFeatures", "")) or ()),
         partitions=tuple(_words(found.get("Partitions", "")) or ()),
-        state=frozenset(flags),
+        state=node_state(found["State"]),
     )
+
+
+def node_state(text: str) -> frozenset[str]:
+    """IDLE*, IDLE+DRAIN, MIXED+PLANNED as a set, without the short marks * ~ # ! % $ @ ^ - at the end."""
+    state = text.upper()
+    flags = {part.rstrip("*~#!%$@^-") for part in state.split("+")}
+    if "*" in state:
+        flags.add("NOT_RESPONDING")
+    return frozenset(flags)
 
 
 _GRES = re.compile(r"([^:,()]+)(?::([^:,()]+))?:(\d+)([KMGTP]?)(?:\([^)]*\))?(?:,|$)", re.IGNORECASE)

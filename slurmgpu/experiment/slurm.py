@@ -40,8 +40,11 @@ class Running:
         environ: Mapping[str, str] | None = None,
         folder: str | None = None,
         timeout_s: float | None = None,
+        name: str | None = None,
     ) -> None:
         self.argv = list(argv)
+        self._name = name or self.argv[0]  # for messages
+        self._words = name or " ".join(self.argv[:3])
         self._input = input.encode("utf-8", "surrogateescape")
         self._timeout_s = _timeout_s() if timeout_s is None else timeout_s
         self._deadline = time.monotonic() + self._timeout_s
@@ -58,7 +61,7 @@ class Running:
         except FileNotFoundError:
             raise UnavailableError(f"no {self.argv[0]} on PATH; is this a login node of the cluster?") from None
         except (OSError, ValueError) as error:  # ValueError: a NUL in an argument
-            raise UnavailableError(f"{self.argv[0]} cannot be started: {error}") from None
+            raise UnavailableError(f"{self._name} cannot be started: {error}") from None
 
     def answer(self) -> Answer:
         """The whole answer. Raises UnavailableError after the time-out, and for an endless output."""
@@ -110,7 +113,7 @@ class Running:
                     parts[key.fd].append(chunk)
                     size += len(chunk)
                     if size > MAX_OUTPUT_BYTES:
-                        raise UnavailableError(f"{self.argv[0]} wrote more than {MAX_OUTPUT_BYTES >> 20} MiB")
+                        raise UnavailableError(f"{self._name} wrote more than {MAX_OUTPUT_BYTES >> 20} MiB")
             try:
                 process.wait(max(0.0, self._deadline - time.monotonic()))
             except subprocess.TimeoutExpired:
@@ -118,8 +121,7 @@ class Running:
         return b"".join(parts[process.stdout.fileno()]), b"".join(parts[process.stderr.fileno()])
 
     def _late(self) -> UnavailableError:
-        words = " ".join(self.argv[:3])
-        return UnavailableError(f"`{words}` did not answer within {self._timeout_s:g} s; is slurmctld up?")
+        return UnavailableError(f"`{self._words}` did not answer within {self._timeout_s:g} s; is slurmctld up?")
 
 
 def run(
