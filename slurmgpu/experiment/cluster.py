@@ -91,7 +91,6 @@ class Association(Fields):
     partition: str | None = None
     is_default: bool = False
     qos: list[str] | None = None
-    default_qos: str | None = None
     max_wall_s: int | None = None
     max_tres: dict[str, int] = {}
     max_tres_per_node: dict[str, int] = {}

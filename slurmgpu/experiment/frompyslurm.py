@@ -2,8 +2,8 @@
 
 pyslurm does not tell all that is needed, so one scontrol process runs beside it and answers for the rest:
 
-* associations and QOS: pyslurm.db asks slurmdbd, knows no default QOS and no limit of a QOS; scontrol asks
-  slurmctld, whose copy is what counts when a job comes in
+* associations and QOS: pyslurm.db asks slurmdbd and knows no limit of a QOS; scontrol asks slurmctld, whose copy is
+  what counts when a job comes in
 * gres: `configured_gres` reads `gpu:3090:4` as 3090 GPUs without a type, leaves `shard:2K` out, and ends in an
   error at `no_consume`
 """

@@ -153,7 +153,7 @@ _partition_fields = _reader(
     "State",
 )  # fmt: skip
 _reservation_fields = _reader("ReservationName", "Nodes", "PartitionName", "Users", "Accounts", "State")
-_limit_fields = _reader("MaxWallPJ", "MaxTRESPJ", "MaxTRESPN", "DefAssoc", "DefQOS")
+_limit_fields = _reader("MaxWallPJ", "MaxTRESPJ", "MaxTRESPN", "DefAssoc")
 
 
 def _node(line: str) -> Node:
@@ -247,7 +247,6 @@ def _association(line: str, user: str) -> Association | None:
         account=account,
         partition=partition or None,
         is_default=found.get("DefAssoc") == "Yes",
-        default_qos=_qos_name(found.get("DefQOS", "")),
         max_wall_s=_minutes(found.get("MaxWallPJ", "")),
         max_tres=_tres(found.get("MaxTRESPJ", "")),
         max_tres_per_node=_tres(found.get("MaxTRESPN", "")),
@@ -263,10 +262,6 @@ def _qos(line: str) -> Qos:
         max_tres=_tres(found.get("MaxTRESPJ", "")),
         max_tres_per_node=_tres(found.get("MaxTRESPN", "")),
     )
-
-
-def _qos_name(text: str) -> str | None:
-    return text.partition("(")[0] or None
 
 
 def _words(text: str) -> list[str] | None:

@@ -22,6 +22,8 @@ EXAMPLES = """examples:
 environment:
   SLURMGPU_TESTBED_DIR    the folder for clusters (default /var/tmp/slurmgpu-testbed); users must be able to enter it
   SLURMGPU_TESTBED_CACHE  the folder for images of other Slurm versions (default /var/cache/slurmgpu-testbed)
+  SLURMGPU_TESTBED_PREFIX a Slurm built from source (--prefix=..., --sysconfdir=/etc/slurm, --enable-multiple-slurmd)
+                          in place of the host's
 
 The cluster has its own /tmp. What it shall share with the world outside goes into a user's home (see `status`).
 """

@@ -43,7 +43,8 @@ class Cluster:
         prefix, base = Path(sys.prefix), Path(sys.base_prefix)
         readable = {path for path in (CHECKOUT, prefix, prefix.resolve(), base, *more) if path != Path("/usr")}
         self._state = current
-        self._plan = Plan(current.folder, current.version, image, current.ports, tuple(sorted(readable)), base)
+        own = None if image else os.environ.get(requirements.PREFIX_VARIABLE)
+        self._plan = Plan(current.folder, current.version, image, current.ports, tuple(sorted(readable)), base, own)
         self._unshare: subprocess.Popen[str] | None = None
 
     @classmethod
@@ -171,7 +172,7 @@ class Cluster:
         if not init or not init.alive:
             raise TestbedError(f"the cluster in {self.folder} is not running (any more)")
         home = self.home(user)
-        path = "/usr/local/bin:/usr/bin:/bin"
+        path = requirements.programs_of(self._plan.prefix) + "/usr/local/bin:/usr/bin:/bin"
         clean = {
             "PATH": f"/usr/local/sbin:/usr/sbin:/sbin:{path}" if user == "root" else path,
             **{"HOME": str(home), "USER": user, "LOGNAME": user, "SHELL": "/bin/bash", "LANG": "C.UTF-8"},

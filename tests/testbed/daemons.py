@@ -14,7 +14,7 @@ from pathlib import Path
 from tests.testbed import config
 from tests.testbed.failure import TestbedError
 from tests.testbed.plan import NODES, USERS, Plan
-from tests.testbed.requirements import which
+from tests.testbed.requirements import programs_of, which
 
 CLONE_NEWUTS = 0x04000000
 READY_S = 30.0  # ten times what a loaded machine was seen to need for any one step
@@ -28,7 +28,7 @@ class Daemons:
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
-        self.environ = {"PATH": PATH, "LANG": "C.UTF-8", "HOME": "/root"}
+        self.environ = {"PATH": programs_of(plan.prefix) + PATH, "LANG": "C.UTF-8", "HOME": "/root"}
         self.started: dict[int, str] = {}
 
     def start_all(self) -> None:

@@ -59,6 +59,7 @@ class Plan:
     ports: dict[str, int]
     readable: tuple[Path, ...]  # folders outside that users must be able to read: checkout, virtual environment
     python: Path  # sys.base_prefix of the virtual environment's interpreter
+    prefix: str | None = None  # of a Slurm built from source, without an image
 
     @property
     def etc(self) -> Path:
@@ -114,4 +115,5 @@ class Plan:
             ports=fields["ports"],
             readable=tuple(Path(path) for path in fields["readable"]),
             python=Path(fields["python"]),
+            prefix=fields["prefix"],
         )

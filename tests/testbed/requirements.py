@@ -20,12 +20,19 @@ PROGRAMS = {
     "setpriv": "util-linux",
 }
 OF_SLURM = {"slurmctld", "slurmd", "slurmdbd", "sbatch", "munged"}
+PREFIX_VARIABLE = "SLURMGPU_TESTBED_PREFIX"  # of a Slurm built from source; it then is the host's
 NAMESPACES = ("--mount", "--pid", "--uts", "--ipc")
+
+
+def programs_of(prefix: str | None) -> str:
+    """The start of a PATH on which the Slurm under this prefix is found first."""
+    return f"{prefix}/bin:{prefix}/sbin:" if prefix else ""
 
 
 def search_path() -> str:
     """PATH with the folders of daemons, which a desktop's or a cron job's PATH lacks."""
-    return os.environ.get("PATH", "/usr/bin:/bin") + ":/usr/local/sbin:/usr/sbin:/sbin"
+    own = programs_of(os.environ.get(PREFIX_VARIABLE))
+    return own + os.environ.get("PATH", "/usr/bin:/bin") + ":/usr/local/sbin:/usr/sbin:/sbin"
 
 
 def which(program: str) -> str:
