@@ -12,12 +12,14 @@ from slurmgpu.errors import InputError, SlurmgpuError, nearest
 
 # the order of `slurmgpu --help`; a name that Python reserves has its module under another
 COMMANDS = {
+    "init": "init",
     "render": "render",
     "check": "check",
     "submit": "submit",
     "resubmit": "resubmit",
     "shell": "shell",
     "probe": "probe",
+    "schema": "schema",
     "completion": "completion",
 }
 

@@ -78,7 +78,7 @@ def _args(data: Data, path: Path, say: Say) -> list[str] | None:
 
 KINDS: dict[str, Kind] = {
     "image": _image,
-    "runtime": kinds.one_of(*RUNTIMES),
+    "runtime": kinds.OneOf(*RUNTIMES),
     "mounts": _mounts,
     "workdir": _workdir,
     "args": _args,

@@ -143,19 +143,22 @@ def array(data: Data, path: Path, say: Say) -> str | None:
     return result
 
 
-def one_of(*words: str) -> Kind:
+class OneOf:
     """One of a few words."""
 
-    def kind(data: Data, path: Path, say: Say) -> str | None:
+    def __init__(self, *words: str) -> None:
+        self.words = words
+
+    def __call__(self, data: Data, path: Path, say: Say) -> str | None:
+        """The word."""
+
         def check(value: str) -> str:
-            if value not in words:
-                raise ValueError(f"must be {' or '.join(words)}, not {value!r}")
+            if value not in self.words:
+                raise ValueError(f"must be {' or '.join(self.words)}, not {value!r}")
             return value
 
         result: str | None = _checked(data, path, say, check)
         return result
-
-    return kind
 
 
 def anything(data: Data, path: Path, say: Say) -> str | None:

@@ -81,22 +81,24 @@ class Spec(Fields):
     options: dict[str, str | None] = {}
 
 
-def _block(fields: dict[str, Kind], make: Any) -> Kind:
+class Block:
     """A mapping with a fixed set of keys, made into `make(**values)`."""
 
-    def kind(data: Data, path: Path, say: Say) -> Any:
+    def __init__(self, fields: dict[str, Kind], make: Any) -> None:
+        self.fields, self.make = fields, make
+
+    def __call__(self, data: Data, path: Path, say: Say) -> Any:
+        """The block's record."""
         if not isinstance(data, dict):
-            say(path, f"must be a mapping with {', '.join(fields)}")
+            say(path, f"must be a mapping with {', '.join(self.fields)}")
             return None
         values = {}
         for key, value in data.items():
-            if key not in fields:
-                say((*path, key), unknown(key, list(fields)), of_key=True)
-            elif (checked := fields[key](value, (*path, key), say)) is not None:
+            if key not in self.fields:
+                say((*path, key), unknown(key, list(self.fields)), of_key=True)
+            elif (checked := self.fields[key](value, (*path, key), say)) is not None:
                 values[key] = checked
-        return make(**values)
-
-    return kind
+        return self.make(**values)
 
 
 def unknown(key: str, known: list[str], what: str = "key") -> str:
@@ -211,7 +213,7 @@ def _flag_or_integer(data: Data, path: Path, say: Say) -> bool | int | None:
 KEYS: dict[str, Kind] = {
     "name": _name,
     "command": kinds.command,
-    "launcher": kinds.one_of("torchrun", "srun", "python", "shell"),
+    "launcher": kinds.OneOf("torchrun", "srun", "python", "shell"),
     "nodes": kinds.integer,
     "gpus": kinds.counting,
     "gpus_per_node": kinds.counting,
@@ -233,7 +235,7 @@ KEYS: dict[str, Kind] = {
     "chdir": kinds.directory,
     "output": kinds.directory,
     "error": kinds.directory,
-    "open_mode": kinds.one_of("append", "truncate"),
+    "open_mode": kinds.OneOf("append", "truncate"),
     "requeue": _requeue,
     "env": kinds.environment,
     "secrets": kinds.secrets,
@@ -242,16 +244,16 @@ KEYS: dict[str, Kind] = {
     "venv": kinds.directory,
     "uv": kinds.directory,
     "setup": kinds.script,
-    "torchrun": _block(
+    "torchrun": Block(
         {
-            "rendezvous": kinds.one_of("c10d", "static"),
+            "rendezvous": kinds.OneOf("c10d", "static"),
             "nproc_per_node": kinds.integer,
             "max_restarts": kinds.counting,
             "exit_wait": kinds.time,
         },
         Torchrun,
     ),
-    "container": _block(container.KINDS, Container),
+    "container": Block(container.KINDS, Container),
     "force": kinds.truth,
     "profile": kinds.text,
     "sbatch": _sbatch,
