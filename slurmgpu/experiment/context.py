@@ -7,6 +7,7 @@ from slurmgpu.experiment.arrays import Part
 from slurmgpu.experiment.contained import Contained
 from slurmgpu.experiment.directives import Directive
 from slurmgpu.experiment.fields import Fields
+from slurmgpu.experiment.restarts import Restarts
 from slurmgpu.experiment.shell import comment
 
 Origin = Callable[[str], str]
@@ -36,6 +37,7 @@ class Context(Fields):
     env, secrets       names to values; names to files, or None for a value from the submitting environment
     modules, module_init, conda, venv, uv, setup   what to load; setup is a list of Lines (key, text)
     container          None, or the program's container (contained.py): runtime, words, variables, needs_gpus
+    restarts           None, or how the job goes on after its time limit (restarts.py)
     sweep              None, or this array's points (arrays.py, Part): names, variables, points, offset, size, table
     """
 
@@ -67,6 +69,7 @@ class Context(Fields):
     uv: str | None
     setup: list[Lines]
     container: Contained | None = None
+    restarts: Restarts | None = None
     sweep: Part | None = None
     # where a key's value was written, for --explain; None renders without explanations
     origin: Origin | None = None

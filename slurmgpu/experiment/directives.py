@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 from slurmgpu.experiment.allocation import Allocation, Refuse
+from slurmgpu.experiment.checkpoint import Checkpoint
 from slurmgpu.experiment.header import quote
 from slurmgpu.experiment.paths import Paths
 from slurmgpu.experiment.profile import Profile
@@ -69,6 +70,8 @@ def directives(spec: Spec, job: Allocation, profile: Profile, paths: Paths, refu
         )
     )
     lines.append(_requeue(spec))
+    if spec.checkpoint:
+        lines.append(_warning(spec.checkpoint))
     lines.extend(Directive(option, value, f"sbatch.{option}") for option, value in spec.sbatch.items())
     return lines
 
@@ -86,7 +89,14 @@ def _sized(option: str, value: str, keys: tuple[str, ...], spec: Spec, job: Allo
     return Directive(option, value, key, job.why.get(keys[0], ""))
 
 
+def _warning(block: Checkpoint) -> Directive:
+    value = f"B:{block.signal}@{block.lead_time}"
+    return Directive("signal", value, "checkpoint.lead_time", "B: to this script, which tells every rank")
+
+
 def _requeue(spec: Spec) -> Directive:
+    if spec.checkpoint and not spec.requeue:
+        return Directive("requeue", None, "checkpoint", "a run that resumes may be started again")
     if spec.requeue:
         return Directive("requeue", spec.requeue if isinstance(spec.requeue, str) else None, "requeue")
     return Directive("no-requeue", None, "requeue", "a run that cannot resume would start from the top")

@@ -28,6 +28,7 @@ from slurmgpu.experiment.merge import Merged
 from slurmgpu.experiment.options import Version
 from slurmgpu.experiment.paths import Paths, Place, absolute, paths, resolve_options
 from slurmgpu.experiment.profile import NONE, Profile
+from slurmgpu.experiment.restarts import restarts
 from slurmgpu.experiment.shell import comment, sh
 from slurmgpu.experiment.spec import Spec, check, place_of
 from slurmgpu.experiment.sweep import duplicates
@@ -194,6 +195,8 @@ class Renderer:
         env = _environment(spec, job, self.profile)
         setup = {"profile": self.profile.setup, "setup": spec.setup}
         several = job.nodes > 1
+        again = restarts(spec, job, self.profile, where_to, refuse, here)
+        folders = [where_to.chdir, *([again.folder] if again else [])]
         return Context(
             version=slurmgpu.__version__,
             source=comment(os.path.basename(source)),
@@ -224,7 +227,8 @@ class Renderer:
             venv=absolute("venv", spec.venv, here, refuse) if spec.venv else None,
             uv=absolute("uv", spec.uv, here, refuse) if spec.uv else None,
             setup=[Lines(key, text) for key, text in setup.items() if text],
-            container=contained(spec, job, self.profile, env, [where_to.chdir], here, refuse),
+            container=contained(spec, job, self.profile, env, folders, here, refuse),
+            restarts=again,
             kept=frozenset((*spec.options, *spec.sbatch)),
         )
 

@@ -104,6 +104,9 @@ _OF_KEY: dict[str, Schema] = {
     "container.mounts": {"type": "array", "items": _ONE_LINE},
     "container.workdir": {"type": "string", "pattern": "^[/~$]"},
     "container.args": {"type": "array", "items": _ONE_LINE},
+    "checkpoint.signal": {"type": "string", "pattern": "^([sS][iI][gG])?[uU][sS][rR][12]$", "examples": ["USR1"]},
+    "checkpoint.lead_time": _TIME,
+    "checkpoint.resume_args": {"anyOf": [_SCALAR, {"type": "array", "items": _SCALAR}]},
 }
 _OF_OPTION: dict[str, Schema] = {
     "flag-or-text": _ONE_LINE,
@@ -154,6 +157,12 @@ _DESCRIPTIONS: dict[str, str] = {
     "container.mounts": "SOURCE, SOURCE:TARGET or SOURCE:TARGET:ro.",
     "container.workdir": "The folder to start in; default: the job's.",
     "container.args": "Further options of the runtime.",
+    "checkpoint": "Save before the time limit, and go on after it.",
+    "checkpoint.signal": "What the warning is: USR1 or USR2.",
+    "checkpoint.lead_time": "How long before the time limit the warning comes; default 5m.",
+    "checkpoint.resume_args": "Arguments behind the command from the second start on.",
+    "checkpoint.max_restarts": "How often the job may start again; default 10.",
+    "checkpoint.folder": "Where flag files go; default: beside the log.",
     "force": "Render in spite of what the profile says against it.",
     "profile": "The cluster profile to render for.",
     "sbatch": "Any other long option of sbatch; true is a bare flag.",

@@ -8,7 +8,8 @@ from functools import partial
 from typing import Any
 
 from slurmgpu.errors import InputError, Place, Problem, nearest
-from slurmgpu.experiment import container, kinds
+from slurmgpu.experiment import checkpoint, container, kinds
+from slurmgpu.experiment.checkpoint import Checkpoint
 from slurmgpu.experiment.container import Container
 from slurmgpu.experiment.fields import Fields
 from slurmgpu.experiment.kinds import Kind, Say
@@ -74,6 +75,7 @@ class Spec(Fields):
     setup: str | None = None
     torchrun: Torchrun = Torchrun()
     container: Container | None = None
+    checkpoint: Checkpoint | None = None
     force: bool = False
     profile: str | None = None
     sbatch: dict[str, str | None] = {}
@@ -254,6 +256,7 @@ KEYS: dict[str, Kind] = {
         Torchrun,
     ),
     "container": Block(container.KINDS, Container),
+    "checkpoint": Block(checkpoint.KINDS, Checkpoint),
     "force": kinds.truth,
     "profile": kinds.text,
     "sbatch": _sbatch,
@@ -265,12 +268,12 @@ KEYS |= dict.fromkeys(("partition", "exclude", "nodelist", "mail_type", "license
 
 # keys whose value may be a list or a mapping
 STRUCTURED = frozenset(
-    {"command", "secrets", "modules", "env", "torchrun", "sbatch", "sweep", "container"}
+    {"command", "secrets", "modules", "env", "torchrun", "sbatch", "sweep", "container", "checkpoint"}
     | {key for key, kind in KEYS.items() if kind is _joined}
 )
 
 # keys of the design that this version does not render yet: a clear word beats "unknown key"
-NOT_YET = ("checkpoint", "monitor", "trace")
+NOT_YET = ("monitor", "trace")
 
 
 def check(
@@ -304,6 +307,7 @@ def check(
         _check_key(key, item, values, options, say)
     _check_together(data, values, say)
     container.check(data, values, say)
+    checkpoint.check(data, values, say)
     if problems:
         raise InputError([*problems, *(of_keys or [])])
     return Spec(**values, options=options)

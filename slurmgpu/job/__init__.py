@@ -1,0 +1,1 @@
+"""What runs inside a job, in the program's own process: standard library only."""
