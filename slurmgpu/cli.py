@@ -15,6 +15,7 @@ COMMANDS = {
     "init": "init",
     "render": "render",
     "check": "check",
+    "lint": "lint",
     "submit": "submit",
     "resubmit": "resubmit",
     "shell": "shell",

@@ -13,6 +13,7 @@ import yaml
 from slurmgpu import cli
 from slurmgpu.errors import Place
 from slurmgpu.experiment import command, profile
+from slurmgpu.experiment.lint import RULES, lint
 from slurmgpu.experiment.options import OPTIONS
 from slurmgpu.experiment.spec import KEYS, NOT_YET
 from tests.rendering import ENVIRON, FOLDER
@@ -52,6 +53,8 @@ def test_the_example_of_a_key_gives_what_the_table_says(row, tmp_path, monkeypat
     assert key in yaml.load(content, yaml.BaseLoader)
     script = command.render(command.Request("-", content.encode()), FOLDER, ENVIRON)
     assert expected in script.text
+    errors = {finding.code for finding in lint(script.text, FOLDER) if RULES[finding.code].is_error}
+    assert errors <= {"SG141"}  # the folder of a log, which is not there in this test
 
 
 VALUES = {
@@ -134,6 +137,9 @@ def test_commands_of_the_readme_run(line, tmp_path):
     home = tmp_path
     (home / "exp.yaml").write_text(re.search(r"```yaml\n(.*?)```", README, re.DOTALL)[1])
     (home / "train.py").touch()
+    (home / "jobs").mkdir()
+    for name in ("train.sh", "jobs/one.sh"):
+        (home / name).write_text("#!/bin/bash\n#SBATCH --time=1:00:00\nsrun python train.py\n")
     (home / ".config/slurmgpu/profiles").mkdir(parents=True)
     (home / ".config/slurmgpu/profiles/h200.toml").write_text('slurm_version = "22.05"\n')
     (home / ".local/share/bash-completion/completions").mkdir(parents=True)

@@ -11,9 +11,9 @@ from slurmgpu.experiment.environment import inherited
 from slurmgpu.experiment.facts import FAIL, OK, SKIP, WARN, Facts, Finding
 
 # sbatch's file patterns whose value is known before there is a job
-_PATTERN = re.compile(r"%(\d*)([A-Za-z%])")
+PATTERN = re.compile(r"%(\d*)([A-Za-z%])")
 # read on the node, so a log there is not here
-_NODE_LOCAL = ("/tmp/", "/var/tmp/", "/dev/shm/", "/run/", "/scratch/local/")
+NODE_LOCAL = ("/tmp/", "/var/tmp/", "/dev/shm/", "/run/", "/scratch/local/")
 
 
 def header(facts: Facts) -> Finding:
@@ -88,18 +88,18 @@ def _fill(facts: Facts, text: str) -> str:
         return text.replace("\\", "")
     name = facts.request.text("job-name") or os.path.basename(facts.source)
     values: Mapping[str, str] = {"x": name, "u": facts.cluster.user, "%": "%"}
-    return _PATTERN.sub(lambda match: values.get(match[2], match[0]), text)
+    return PATTERN.sub(lambda match: values.get(match[2], match[0]), text)
 
 
 def _log_folder(facts: Facts, option: str, folder: str) -> Finding:
     makes_it = facts.cluster.version >= (25, 5)
-    pattern = _PATTERN.search(folder)
+    pattern = PATTERN.search(folder)
     if pattern and not makes_it:
         message = f"{folder}: {pattern[0]} in a folder's name is known only when the job has started, and this Slurm "
         return facts.fail(option, f"{message}makes no folders: the job would fail without a word")
     home = facts.environ.get("HOME", "")
     is_home = bool(home) and f"{folder}/".startswith(f"{home}/")
-    if folder in {prefix.rstrip("/") for prefix in _NODE_LOCAL} or (folder.startswith(_NODE_LOCAL) and not is_home):
+    if folder in {prefix.rstrip("/") for prefix in NODE_LOCAL} or (folder.startswith(NODE_LOCAL) and not is_home):
         return Finding(WARN, f"{folder} is each node's own: the log stays there", facts.place(option))
     if os.path.isdir(folder):
         if not os.access(folder, os.W_OK):

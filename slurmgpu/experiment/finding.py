@@ -14,6 +14,10 @@ class Finding(NamedTuple):
     fix: str
 
 
+# a finding before it has its code: line, column, message, fix
+Found = tuple[int, int, str, str]
+
+
 class Rule(NamedTuple):
     """A rule of `lint`: a fault of this kind has this code; `why` says in a sentence what happens with it.
 

@@ -1,8 +1,10 @@
 """checkpoint on a real Slurm: warned, saved, requeued, resumed; capped, cancelled, preempted; a task of an array."""
 
+import os
 import re
 import shutil
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -12,24 +14,27 @@ from tests.slurm.jobs import log, send, submit
 from tests.testbed import records
 
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
-SMALL = {"mem": "100M", "time": "5m", "cpus_per_task": 1, "partition": "all"}
+SMALL = {"mem": "100M", "time": "10m", "cpus_per_task": 1, "partition": "all"}
 
 
 def ended(cluster, job, timeout=150):
-    """Wait for the end over all requeues. Slurm holds a requeued job back for two minutes, unless told not to."""
+    """Wait for the end over all requeues."""
     deadline = time.monotonic() + timeout
     while not all(map(records.has_ended, found := cluster.jobs(job))):
         assert time.monotonic() < deadline, found
         for record in found:
-            if record["JobState"] == "PENDING" and record["Restarts"] != "0" and record["Reason"] == "BeginTime":
-                cluster.run(["scontrol", "update", f"JobId={name(record)}", "StartTime=now"], check=False)
+            let_start(cluster, record)
         time.sleep(0.3)
     return cluster.job(job)
 
 
-def name(record):
-    task = record.get("ArrayTaskId")
-    return f"{record['ArrayJobId']}_{task}" if task else record["JobId"]
+def let_start(cluster, record):
+    """Slurm holds a requeued job back for two minutes; its owner can lift that."""
+    if record["JobState"] == "PENDING" and record["Restarts"] != "0" and record["Reason"] == "BeginTime":
+        task = record.get("ArrayTaskId")
+        name = f"{record['ArrayJobId']}_{task}" if task else record["JobId"]
+        time.sleep(2)  # a job that starts in the second of its requeue fails: "Job credential revoked"
+        cluster.run(["scontrol", "update", f"JobId={name}", "StartTime=now"], check=False)
 
 
 def until(condition, what, timeout=60):
@@ -55,55 +60,73 @@ def no_flags_are_left(home):
     assert list(home.glob(".slurmgpu-*")) == []
 
 
-class TestTorchrun:
+def training(cluster, folder):
     """Two nodes of two ranks; each step that was done is a line of steps.txt."""
+    pytest.importorskip("torch", reason="PyTorch is not installed (pip install torch)")
+    shutil.copy(EXAMPLES / "train_resume.py", folder)
+    (folder / "train_resume.py").chmod(0o644)
+    return {
+        "nodes": 2,
+        "gpus_per_node": 2,
+        "cpus_per_gpu": 1,
+        "mem_per_gpu": "2G",
+        "venv": sys.prefix,
+        "env": {"GLOO_SOCKET_IFNAME": "lo"},
+        "checkpoint": {"resume_args": ["--resume", "last.pt"]},
+    }
 
-    @pytest.fixture
-    def training(self, cluster, home):
-        pytest.importorskip("torch", reason="PyTorch is not installed (pip install torch)")
-        shutil.copy(EXAMPLES / "train_resume.py", home)
-        (home / "train_resume.py").chmod(0o644)
-        return {
-            "nodes": 2,
-            "gpus_per_node": 2,
-            "cpus_per_gpu": 1,
-            "mem_per_gpu": "2G",
-            "venv": sys.prefix,
-            "env": {"GLOO_SOCKET_IFNAME": "lo"},
-            "checkpoint": {"resume_args": ["--resume", "last.pt"]},
-        }
 
-    def check(self, cluster, home, record, steps, starts):
-        text = log(cluster, record)
-        assert (record["JobState"], record["ExitCode"]) == ("COMPLETED", "0:0"), text
-        assert lines(home / "steps.txt") == [str(step) for step in range(steps)], text
-        # one log: each start goes on where the one before has stopped
-        stops = [int(step) for step in re.findall(r"stopped after step (\d+)", text)]
-        begins = [(int(start), int(step)) for start, step in re.findall(r"start (\d+): from step (\d+)", text)]
-        assert begins == [(start, step) for start, step in enumerate([0, *(stop + 1 for stop in stops)])], text
-        assert text.count(f"all {steps} steps done") == 1
-        assert len(begins) >= starts
-        assert record["Restarts"] == str(len(begins) - 1)
-        no_flags_are_left(home)
+def all_steps_are_done_once(cluster, folder, record, steps, starts):
+    text = log(cluster, record)
+    assert (record["JobState"], record["ExitCode"]) == ("COMPLETED", "0:0"), text
+    assert lines(folder / "steps.txt") == [str(step) for step in range(steps)], text
+    # one log: each start goes on where the one before has stopped
+    stops = [int(step) for step in re.findall(r"stopped after step (\d+)", text)]
+    begins = [(int(start), int(step)) for start, step in re.findall(r"start (\d+): from step (\d+)", text)]
+    assert begins == [(start, step) for start, step in enumerate([0, *(stop + 1 for stop in stops)])], text
+    assert text.count(f"all {steps} steps done") == 1
+    assert len(begins) >= starts
+    assert record["Restarts"] == str(len(begins) - 1)
+    no_flags_are_left(folder)
 
-    def test_two_nodes_save_are_requeued_and_lose_no_step(self, cluster, home, training):
-        command = "train_resume.py --steps 30 --step-time 0.3 --record steps.txt"
-        job = submit(cluster, training | {"command": command, "time": "10m", "name": "twice"})
-        until(lambda: len(lines(home / "steps.txt")) >= 3, "the third step", 90)
-        # what slurmctld does before the time limit, at once
-        cluster.run(["scancel", "--batch", "--signal=USR1", str(job.id)])
-        self.check(cluster, home, ended(cluster, job.id), 30, starts=2)
 
-    @pytest.mark.once
-    def test_more_work_than_the_time_limit_is_done_in_several_starts(self, cluster, home, training):
-        """A limit of one minute, and steps that take longer in all; Slurm's own warnings."""
-        command = "train_resume.py --steps 60 --step-time 1 --record steps.txt"
-        spec = training | {"command": command, "time": "1m", "name": "long"}
-        spec["checkpoint"] = spec["checkpoint"] | {"lead_time": "15s"}
-        job = submit(cluster, spec)
-        self.check(cluster, home, ended(cluster, job.id, 400), 60, starts=2)
-        states = [row["State"] for row in cluster.sacct(job.id, "JobID") if row["JobID"] == str(job.id)]
-        assert states == ["REQUEUED"] * (len(states) - 1) + ["COMPLETED"]
+@pytest.fixture(scope="module")
+def long_job(cluster):
+    """Three minutes of work under a limit of one, with Slurm's own warnings; it runs beside the other tests."""
+    folder = cluster.home("alice") / "long"
+    folder.mkdir()
+    owner = folder.parent.stat()
+    os.chown(folder, owner.st_uid, owner.st_gid)
+    spec = training(cluster, folder) | {"chdir": "long", "time": "1m", "name": "long"}
+    spec["command"] = "train_resume.py --steps 180 --step-time 1 --record steps.txt"
+    spec["checkpoint"] = spec["checkpoint"] | {"lead_time": "20s"}
+    job = submit(cluster, spec).id
+    is_over = threading.Event()
+
+    def lift():
+        while not is_over.wait(1):
+            let_start(cluster, cluster.job(job))
+
+    thread = threading.Thread(target=lift)
+    thread.start()
+    yield job, folder
+    is_over.set()
+    thread.join()
+
+
+@pytest.mark.once
+def test_a_long_job_begins_before_the_other_tests(cluster, long_job):
+    job, _ = long_job
+    until(lambda: cluster.job(job)["JobState"] == "RUNNING", "the start")
+
+
+def test_two_nodes_save_are_requeued_and_lose_no_step(cluster, home):
+    command = "train_resume.py --steps 30 --step-time 0.3 --record steps.txt"
+    job = submit(cluster, training(cluster, home) | {"command": command, "time": "10m", "name": "twice"})
+    until(lambda: len(lines(home / "steps.txt")) >= 3, "the third step", 90)
+    # what slurmctld does before the time limit, at once
+    cluster.run(["scancel", "--batch", "--signal=USR1", str(job.id)])
+    all_steps_are_done_once(cluster, home, ended(cluster, job.id), 30, starts=2)
 
 
 def test_the_warning_before_the_time_limit_reaches_every_rank_of_srun(cluster, home):
@@ -162,6 +185,52 @@ def test_scancel_is_final_even_if_the_program_saves_then(cluster, home, launcher
     assert lines(home / "ran.txt") == ["x"]
 
 
+SAVES = (
+    'echo "start ${SLURM_RESTART_COUNT:-0} $*" >>ran.txt; [ -z "$SLURM_RESTART_COUNT" ] || exit 0; '
+    'while [ ! -e "$SLURMGPU_STOP_FILE" ]; do sleep 0.2; done; echo saved >>ran.txt'
+)
+RESUMES = SMALL | {
+    "command": ["bash", "-c", SAVES, "program"],
+    "launcher": "python",
+    "checkpoint": {"resume_args": "--resume last.pt"},
+}
+TWO_STARTS = ["start 0 ", "start 1 --resume last.pt"]
+
+
+def test_preempted_it_saves_first_and_goes_on_later(cluster, home):
+    """preempt_send_user_signal: in its grace time a preempted job gets the signal that it asked for."""
+    change = ["scontrol", "update"]
+    cluster.run([*change, "PartitionName=cpu", "GraceTime=60"], user="root")
+    cluster.run([*change, "PartitionName=all", "PriorityTier=10"], user="root")
+    try:
+        job = submit(cluster, RESUMES | {"partition": "cpu", "name": "low"})
+        until(lambda: lines(home / "ran.txt"), "the start")
+        other = ["sbatch", "--parsable", "--partition=all", "--nodelist=c1", "--exclusive", "--wrap=sleep 3"]
+        urgent = int(cluster.run([*other, "--output=/dev/null"]).stdout)
+        record = ended(cluster, job.id)
+        assert record["JobState"] == "COMPLETED", log(cluster, record)
+        assert (home / "ran.txt").read_text().splitlines() == [TWO_STARTS[0], "saved", TWO_STARTS[1]]
+        assert cluster.wait(urgent)["JobState"] == "COMPLETED"
+    finally:
+        cluster.run([*change, "PartitionName=cpu", "GraceTime=0"], user="root")
+        cluster.run([*change, "PartitionName=all", "PriorityTier=1"], user="root")
+    no_flags_are_left(home)
+
+
+def test_after_a_node_failure_slurm_starts_it_again_and_it_resumes(cluster, home):
+    job = submit(cluster, RESUMES | {"partition": "cpu", "name": "failed"})
+    until(lambda: lines(home / "ran.txt"), "the start")
+    cluster.run(["scontrol", "update", "NodeName=c1", "State=DOWN", "Reason=test"], user="root")
+    try:
+        until(lambda: cluster.job(job.id)["JobState"] == "PENDING", "the requeue")
+    finally:
+        cluster.run(["scontrol", "update", "NodeName=c1", "State=RESUME"], user="root")
+    record = ended(cluster, job.id)
+    assert (record["JobState"], record["Restarts"]) == ("COMPLETED", "1"), log(cluster, record)
+    assert (home / "ran.txt").read_text().splitlines() == TWO_STARTS
+    no_flags_are_left(home)
+
+
 def test_of_an_array_the_task_that_needs_it_starts_twice_and_no_other(cluster, home):
     command = (
         'echo "$SWEEP_A" >>ran.txt\n'
@@ -186,3 +255,11 @@ def test_a_failing_program_is_not_requeued(cluster, home):
     assert (record["JobState"], record["ExitCode"], record["Restarts"]) == ("FAILED", "3:0", "0"), log(
         cluster, record
     )
+
+
+@pytest.mark.once
+def test_three_minutes_of_work_under_a_limit_of_one_lose_no_step(cluster, long_job):
+    job, folder = long_job
+    all_steps_are_done_once(cluster, folder, ended(cluster, job, 400), 180, starts=4)
+    states = [row["State"] for row in cluster.sacct(job, "JobID") if row["JobID"] == str(job)]
+    assert states == ["REQUEUED"] * (len(states) - 1) + ["COMPLETED"]

@@ -36,6 +36,10 @@ SelectTypeParameters=CR_Core_Memory
 PriorityType=priority/multifactor
 PriorityWeightQOS=10000
 PriorityWeightAge=1000
+# nothing preempts until a test gives a partition a higher PriorityTier
+PreemptType=preempt/partition_prio
+PreemptMode=REQUEUE
+SlurmctldParameters=preempt_send_user_signal
 # without a default a job takes a node's whole memory, and no second job fits
 DefMemPerCPU=1000
 
