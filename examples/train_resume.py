@@ -25,6 +25,7 @@ def parse_arguments():
     add = parser.add_argument
     add("--steps", type=int, default=100, help="optimiser steps in all (default: 100)")
     add("--step-time", type=float, default=0.0, metavar="S", help="least seconds of a step (default: 0)")
+    add("--lr", type=float, default=0.05, help="learning rate (default: 0.05)")
     add("--save", metavar="PATH", default="last.pt", help="where the state goes (default: last.pt)")
     add("--resume", metavar="PATH", help="go on from this state if the file exists")
     add("--record", metavar="PATH", help="a line for each step")
@@ -60,7 +61,7 @@ def train(args, device):
     """Whether all the steps are done."""
     torch.manual_seed(0)
     model = DistributedDataParallel(torch.nn.Linear(8, 1).to(device))
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+    optimizer = torch.optim.SGD(model.parameters(), lr=args.lr, momentum=0.9)
     first = 0
     if args.resume and os.path.exists(args.resume):
         state = torch.load(args.resume, map_location="cpu", weights_only=True)

@@ -136,7 +136,10 @@ def test_commands_of_the_readme_run(line, tmp_path):
     """As written, by a shell, with stand-ins for Slurm's commands."""
     home = tmp_path
     (home / "exp.yaml").write_text(re.search(r"```yaml\n(.*?)```", README, re.DOTALL)[1])
-    (home / "train.py").touch()
+    if " init " not in line:
+        (home / "digits.yaml").write_text(re.search(r"```yaml\n(name: digits\n.*?)```", README, re.DOTALL)[1])
+    for name in ("train.py", "train_resume.py"):
+        (home / name).touch()
     (home / "jobs").mkdir()
     for name in ("train.sh", "jobs/one.sh"):
         (home / name).write_text("#!/bin/bash\n#SBATCH --time=1:00:00\nsrun python train.py\n")

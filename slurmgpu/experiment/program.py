@@ -23,14 +23,17 @@ def command_line(spec: Spec, job: Allocation, refuse: Refuse) -> str:
     if argv == ["-m"]:
         refuse("command", "names no module after -m")
     argv = _for_torchrun(argv) if job.launcher == "torchrun" else _with_python(argv)
-    return _with_parameters(argv, spec.sweep) if spec.sweep else " ".join(sh(word) for word in argv)
+    line = quoted(argv, spec.sweep)
+    if spec.sweep and not any(f"{{{name}}}" in word for name in spec.sweep.names for word in argv):
+        # one word each, because a parser takes a value that starts with a dash only so
+        line += "".join(f' --{name}="${variable(name)}"' for name in spec.sweep.names)
+    return line
 
 
-def _with_parameters(argv: list[str], sweep: Sweep) -> str:
-    """The words with `{lr}` filled in; where none stands there, `--lr=VALUE` behind them.
-
-    One word, because a parser takes a value that starts with a dash only so.
-    """
+def quoted(argv: list[str], sweep: Sweep | None) -> str:
+    """The words quoted for bash, with a sweep's parameters for `{lr}` in them."""
+    if sweep is None or not sweep.names:
+        return " ".join(sh(word) for word in argv)
     placeholder = re.compile("(" + "|".join(re.escape(f"{{{name}}}") for name in sweep.names) + ")")
     words = [
         "".join(
@@ -41,8 +44,6 @@ def _with_parameters(argv: list[str], sweep: Sweep) -> str:
         or sh("")
         for word in argv
     ]
-    if not any(placeholder.search(word) for word in argv):
-        words += [f'--{name}="${variable(name)}"' for name in sweep.names]
     return " ".join(words)
 
 
@@ -88,7 +89,7 @@ def _sweep_notes(spec: Spec, sweep: Sweep) -> list[str]:
     words = [spec.command, spec.setup or ""] if isinstance(spec.command, str) else spec.command
     placed = [name for name in sweep.names if any(f"{{{name}}}" in word for word in words)]
     found = [
-        f"`env.{name}` holds a parameter of the sweep in braces; only `command` is filled in"
+        f"`env.{name}` holds a parameter of the sweep in braces; only `command` and `resume_args` are filled in"
         for name, value in spec.env.items()
         if any(f"{{{parameter}}}" in value for parameter in sweep.names)
     ]

@@ -6,7 +6,7 @@ from slurmgpu.experiment.allocation import Allocation, Refuse
 from slurmgpu.experiment.fields import Fields
 from slurmgpu.experiment.paths import Paths, Place, absolute
 from slurmgpu.experiment.profile import Profile
-from slurmgpu.experiment.shell import sh
+from slurmgpu.experiment.program import quoted
 from slurmgpu.experiment.spec import Spec
 
 
@@ -44,7 +44,7 @@ def restarts(
         lead_time_s=block.lead_time,
         # apptainer and docker stand between srun and the program
         is_relayed=job.launcher in ("srun", "python") and runtime in (None, "pyxis"),
-        resume_args=" ".join(sh(word) for word in block.resume_args),
+        resume_args=quoted(block.resume_args, spec.sweep),
         most=block.max_restarts,
         folder=absolute("checkpoint", block.folder, here, refuse) if block.folder else nearby,
     )

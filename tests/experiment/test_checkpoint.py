@@ -279,6 +279,14 @@ def test_hostile_resume_args_behind_a_sweep_s(job):
     assert job.argv == ["--lr=1e-3", *HOSTILE]
 
 
+def test_resume_args_hold_the_parameters_of_the_point(job):
+    spec = {"command": ["dump", "--save={lr}.pt"], "sweep": {"lr": ["1e-3", "a b'$x"]}}
+    block = {"resume_args": ["--resume", "{lr}.pt", "{seed}"]}
+    ended = job.start("", restarts=1, block=block, spec=spec, SLURM_ARRAY_TASK_ID="1")
+    assert ended.returncode == 0, ended.stderr
+    assert job.argv == ["--save=a b'$x.pt", "--resume", "a b'$x.pt", "{seed}"]
+
+
 def test_a_script_without_the_block_is_as_it_was():
     script = text({"command": "train.py", "time": "1h"})
     assert "ckpt_" not in script

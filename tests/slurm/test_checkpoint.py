@@ -186,7 +186,7 @@ def test_scancel_is_final_even_if_the_program_saves_then(cluster, home, launcher
 
 
 SAVES = (
-    'trap : USR1; echo "start ${SLURM_RESTART_COUNT:-0} $*" >>ran.txt; [ -z "$SLURM_RESTART_COUNT" ] || exit 0; '
+    'trap : USR1; echo "start ${SLURM_RESTART_COUNT:-0} $*" >>ran.txt; [ -z "$SLURM_RESTART_COUNT" ] || { : >"$SLURMGPU_FINISHED_FILE"; exit 0; }; '
     'while [ ! -e "$SLURMGPU_STOP_FILE" ]; do sleep 0.2; done; echo saved >>ran.txt'
 )
 RESUMES = SMALL | {
