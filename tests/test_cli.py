@@ -268,8 +268,8 @@ def test_a_missing_log_folder_is_named_with_the_cure(tmp_path):
     assert ended.returncode == 0
     cure = f"mkdir -p '{tmp_path}/my logs'"
     assert cure in ended.stderr.decode()
-    # from 25.05 on slurmstepd makes it
-    assert cure not in render(content, tmp_path, "--slurm-version", "25.05").stderr.decode()
+    # from 24.11 on slurmstepd makes it
+    assert cure not in render(content, tmp_path, "--slurm-version", "24.11").stderr.decode()
     subprocess.run(["bash", "-c", cure], check=True)
     assert cure not in render(content, tmp_path).stderr.decode()
 

@@ -92,7 +92,7 @@ def _fill(facts: Facts, text: str) -> str:
 
 
 def _log_folder(facts: Facts, option: str, folder: str) -> Finding:
-    makes_it = facts.cluster.version >= (25, 5)
+    makes_it = facts.cluster.version >= (24, 11)
     pattern = PATTERN.search(folder)
     if pattern and not makes_it:
         message = f"{folder}: {pattern[0]} in a folder's name is known only when the job has started, and this Slurm "

@@ -60,8 +60,8 @@ def _prepare(request: Request, environ: Mapping[str, str]) -> tuple[Renderer, me
 
 
 def _missing_folders(script: Script, version: Version | None) -> list[str]:
-    """Slurm before 25.05 fails a job whose log folder is missing, without a word (slurmstepd's io.c)."""
-    if version is not None and version >= (25, 5):
+    """Slurm before 24.11 fails a job whose log folder is missing, without a word (slurmstepd's io.c)."""
+    if version is not None and version >= (24, 11):
         return []
     missing = [folder for folder in script.log_folders if not os.path.isdir(folder)]
     return [

@@ -51,7 +51,7 @@ def missing_folder(script: Script) -> Iterator[Found]:
         seen.add(folder)
         if folder and not os.path.isdir(path):
             message = (
-                f"the folder {folder!r} of --{option} is missing: before Slurm 25.05 the job fails without a log"
+                f"the folder {folder!r} of --{option} is missing: before Slurm 24.11 the job fails without a log"
             )
             yield *script.place(option), message, f"mkdir -p {folder}"
 
@@ -60,7 +60,7 @@ def pattern_in_folder(script: Script) -> Iterator[Found]:
     """A folder's name is known before the job."""
     for option, text in _logs(script):
         if match := PATTERN.search(os.path.dirname(text)):
-            message = f"{match[0]} in the folder of --{option}: only Slurm from 25.05 on makes such a folder"
+            message = f"{match[0]} in the folder of --{option}: only Slurm from 24.11 on makes such a folder"
             yield *script.place(option), message, "keep patterns to the file's name"
 
 

@@ -213,7 +213,7 @@ def test_logs(tmp_path):
     (tmp_path / "there").mkdir()
     (tmp_path / "file").write_text("")
     home = {"environ": {"HOME": str(tmp_path)}, "folder": tmp_path}
-    new = {"version": (25, 5)}
+    new = {"version": (24, 11)}
     for output, more, status, message in [
         ("there/%j.out", {}, "ok", "there"),
         ("missing/%j.out", {}, "warn", "`slurmgpu submit` makes it"),

@@ -128,7 +128,7 @@ ROWS = [
     ("SG140", header("-o ~/x.out"), "-o", "'~'", header("-o x.out")),
     ("SG141", header("--output=no/such/%j.out"), "--output", "'no/such'", header("--output=dev/%j.out")),
     ("SG141", header("--chdir=/dev --error=logs/x-%j"), "--error", "'logs'", header("--chdir=/dev --error=shm/x-%j")),
-    ("SG142", header("--output=/dev/%x/%j.out"), "--output", "25.05", header("--output=/dev/%x-%j.out")),
+    ("SG142", header("--output=/dev/%x/%j.out"), "--output", "24.11", header("--output=/dev/%x-%j.out")),
     ("SG143", header("--output=%A_%a.out"), "--output", "4294967294", header("--output=%A_%a.out", "--array=0-3")),
     ("SG144", header("--array=0-3 --output=x.out"), "--output", "same", header("--array=0-3 --output=x-%a.out")),
     ("SG144", header("-a 1,2 -e %x"), "-e", "--error", header("-a 1,2 -e %x-%j")),

@@ -125,12 +125,12 @@ def test_gpus_of_the_job_come_unevenly(cluster):
 
 
 def test_a_missing_log_folder(cluster):
-    """Before 25.05 the job fails and nothing says so; since then Slurm makes the folder."""
+    """Before 24.11 the job fails and nothing says so; since then Slurm makes the folder."""
     home = cluster.home("alice")
     script = mem("--mem=100M --output=missing/x-%j.out").replace("srun python train.py", "true")
     assert "SG141" in codes(script, str(home))
     record = run(cluster, script)
-    makes_it = cluster.version >= "25.05"
+    makes_it = cluster.version >= "24.11"
     assert (record["JobState"], (home / "missing").exists()) == (
         ("COMPLETED", True) if makes_it else ("FAILED", False)
     )
