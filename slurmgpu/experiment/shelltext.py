@@ -214,6 +214,9 @@ class _List:
         if self.group is not None and self.group.part == "pattern":
             self._read_pattern()
             return False
+        if self._is_in_test():
+            self._read_word()
+            return False
         redirect = _REDIRECT.match(reader.text, reader.position, reader.end)
         if redirect:
             self._read_redirect(redirect)
@@ -229,6 +232,11 @@ class _List:
             return False
         self._read_word()
         return False
+
+    def _is_in_test(self) -> bool:
+        """Inside of `[[ ]]`, where < and && are words."""
+        command = self.command
+        return command is not None and command.name == "[[" and command.words[-1].text != "]]"
 
     def _read_operator(self, operator: str) -> None:
         self.end_command(operator)
@@ -312,9 +320,8 @@ class _List:
 
     def _read_word(self) -> None:
         reader, command = self.reader, self.command
-        in_test = command is not None and command.name == "[[" and command.words[-1].text != "]]"
         at_start = command is None or not (command.words or command.assignments)
-        word = reader.read_word(test=in_test)
+        word = reader.read_word(test=self._is_in_test())
         bare = reader.text[word.start : word.end] == word.text
         if self.expects_function:
             self.expects_function = False
@@ -331,6 +338,8 @@ class _List:
             current.assignments.append(word)
         else:
             current.words.append(word)
+            if current.name == "case" and bare and word.text == "in" and len(current.words) == 3:
+                self.end_command("")
 
     def _read_reserved(self, word: Word) -> bool:
         """Whether the word is one of the grammar's own, which are known at the start of a command only."""

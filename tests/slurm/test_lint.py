@@ -1,12 +1,14 @@
 """What lint says of a header is what Slurm does with it: refused, lost, or another value than was meant."""
 
+import re
+import time
 from pathlib import Path
 
 import pytest
 
 from slurmgpu.experiment.lint import lint
 from tests.experiment.test_lint import header, mem, timed
-from tests.slurm.test_checkpoint import ended
+from tests.slurm.test_checkpoint import ended, until
 
 COMMENTED = "#SBATCH --comment=kept\n:\n"
 
@@ -161,6 +163,7 @@ def test_steps_of_a_job_with_a_bare_environment_have_no_path(cluster):
     assert "PATH=" in Path(record["StdOut"]).read_text()
 
 
+@pytest.mark.once
 def test_a_requeue_empties_the_log(cluster):
     body = (
         'echo start-$SLURM_RESTART_COUNT\n[ -n "$SLURM_RESTART_COUNT" ] || scontrol requeue $SLURM_JOB_ID\nsleep 1\n'
@@ -174,3 +177,99 @@ def test_a_requeue_empties_the_log(cluster):
         lines = (home / "again.out").read_text().splitlines()
         assert [line for line in lines if line.startswith("start-")] == starts
         (home / "again.out").unlink()
+
+
+def body(text, *options):
+    """A small job with these commands, its log read back."""
+    return mem("--mem=100M", *options, "--output=body-%j.out").replace("srun python train.py\n", text)
+
+
+def log(record):
+    return Path(record["StdOut"]).read_text()
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(
+    ("code", "bad", "good", "state_of_bad", "state_of_good"),
+    [
+        (
+            "SG213",
+            "python3 -c 'exit(3)' | cat\n",
+            "set -o pipefail\npython3 -c 'exit(3)' | cat\n",
+            "COMPLETED",
+            "FAILED",
+        ),
+        (
+            "SG222",
+            "python3 -c 'exit(3)'\necho end\n",
+            "set -e\npython3 -c 'exit(3)'\necho end\n",
+            "COMPLETED",
+            "FAILED",
+        ),
+        ("SG223", "if true; then\n  true\n", "if true; then\n  true\nfi\n", "FAILED", "COMPLETED"),
+        ("SG220", "conda activate x\n", "true\n", "FAILED", "COMPLETED"),
+    ],
+)  # fmt: skip
+def test_the_state_that_a_job_ends_with(cluster, code, bad, good, state_of_bad, state_of_good):
+    assert code in codes(body(bad))
+    assert code not in codes(body(good))
+    assert run(cluster, body(bad))["JobState"] == state_of_bad
+    assert run(cluster, body(good))["JobState"] == state_of_good
+
+
+@pytest.mark.parametrize(
+    ("code", "bad", "good", "log_of_bad", "log_of_good"),
+    [
+        ("SG203", "srun sh -c \"echo rank $SLURM_PROCID\"\n", "srun sh -c 'echo rank $SLURM_PROCID'\n",
+         ["rank 0", "rank 0"], ["rank 0", "rank 1"]),
+        ("SG203", "export RANK=$SLURM_PROCID\nsrun printenv RANK\n", "srun sh -c 'RANK=$SLURM_PROCID; echo $RANK'\n",
+         ["0", "0"], ["0", "1"]),
+        ("SG214", "printf '1\\n2\\n3\\n' | while read n; do srun -n1 echo line $n; done\n",
+         "printf '1\\n2\\n3\\n' | while read n; do srun -n1 --input=none echo line $n; done\n",
+         ["line 1"], ["line 1", "line 2", "line 3"]),
+        ("SG216", "srun -n1 sh -c 'sleep 2; echo end' &\n", "srun -n1 sh -c 'sleep 2; echo end' &\nwait\n", [],
+         ["end"]),
+        ("SG226", 'cd "$(dirname "$0")"; ls batch.txt 2>/dev/null\ntrue\n',
+         'cd "$SLURM_SUBMIT_DIR"; ls batch.txt\ntrue\n',
+         [], ["batch.txt"]),
+        ("SG225", "echo ${SLURM_JOB_NODELIST%%,*}\n", "scontrol show hostnames $SLURM_JOB_NODELIST | head -n 1\n",
+         ["n[1-2]"], ["n1"]),
+    ],
+)  # fmt: skip
+def test_what_the_tasks_do(cluster, code, bad, good, log_of_bad, log_of_good):
+    (cluster.home("alice") / "batch.txt").touch()
+    options = ("--nodes=2", "--ntasks-per-node=1")
+    assert code in codes(body(bad, *options))
+    assert code not in codes(body(good, *options))
+    for text, lines in ((bad, log_of_bad), (good, log_of_good)):
+        written = log(run(cluster, body(text, *options))).splitlines()
+        assert sorted(line for line in written if not line.startswith(("srun:", "slurmstepd"))) == lines
+
+
+@pytest.mark.once
+def test_a_trap_waits_for_the_step_in_the_foreground(cluster):
+    rest = "trap 'echo told at $SECONDS' USR1\nsrun sleep 6{}\necho end at $SECONDS\n"
+    bad, good = body(rest.format(""), "--signal=B:USR1@60"), body(rest.format(" &\nwait"), "--signal=B:USR1@60")
+    assert "SG205" in codes(bad)
+    assert "SG205" not in codes(good)
+    seconds = {}
+    for name, script in (("bad", bad), ("good", good)):
+        number = int(sbatch(cluster, script).stdout)
+        until(lambda number=number: cluster.job(number)["JobState"] == "RUNNING", "the start")
+        time.sleep(1.5)
+        cluster.run(["scancel", "--batch", "--signal=USR1", str(number)])
+        seconds[name] = int(re.search(r"told at (\d+)", log(cluster.wait(number)))[1])
+    assert seconds["bad"] >= 5
+    assert seconds["good"] <= 3
+
+
+@pytest.mark.once
+def test_a_batch_shell_without_a_trap_dies_of_the_warning(cluster):
+    script = body("srun sleep 30\n", "--signal=B:USR1@60")
+    assert "SG206" in codes(script)
+    number = int(sbatch(cluster, script).stdout)
+    until(lambda: cluster.job(number)["JobState"] == "RUNNING", "the start")
+    time.sleep(1)
+    cluster.run(["scancel", "--batch", "--signal=USR1", str(number)])
+    record = cluster.wait(number)
+    assert (record["JobState"], record["ExitCode"]) == ("FAILED", "0:10")
