@@ -13,6 +13,7 @@ from slurmgpu.errors import InputError, SlurmgpuError, nearest
 # the order of `slurmgpu --help`; a name that Python reserves has its module under another
 COMMANDS = {
     "init": "init",
+    "import": "import_",
     "render": "render",
     "check": "check",
     "lint": "lint",

@@ -38,6 +38,11 @@ class Script(NamedTuple):
     folder: str
 
     @property
+    def is_ours(self) -> bool:
+        """Whether `render` has made it."""
+        return len(self.lines) > 1 and self.lines[1].startswith("# Made by slurmgpu ")
+
+    @property
     def code(self) -> str:
         """The body without the lines that are comments."""
         return "\n".join(line for line in self.body.split("\n") if not line.lstrip().startswith("#"))

@@ -160,6 +160,7 @@ class _List:
         self.command: Command | None = None
         self.closed: Group | None = None  # the group that has just ended: redirections are its own
         self.function = ""
+        self.function_start = 0
         self.expects_function = False
 
     def _current(self) -> Command:
@@ -186,12 +187,12 @@ class _List:
         if command.name == "case" and self.group is not None and self.group.kind == "case":
             self.group.part = "pattern"
 
-    def _open(self, kind: str, opener: str, part: str) -> None:
+    def _open(self, kind: str, opener: str, part: str, start: int) -> None:
         if self.groups < MAX_DEPTH:
             self.groups += 1
             self.group = Group(
-                kind=kind, opener=opener, start=self.reader.position, parent=self.group, part=part,
-                function=self.function, redirects=[],
+                kind=kind, opener=opener, part=part, parent=self.group, function=self.function, redirects=[],
+                start=self.function_start if self.function else start,
             )  # fmt: skip
         self.function = ""
         self.closed = None
@@ -302,7 +303,7 @@ class _List:
             close = _CALL.match(reader.text, reader.position, reader.end)
             if close:  # name ()
                 reader.position = close.end()
-                self.function = command.name
+                self.function, self.function_start = command.name, command.start
                 reader.commands.remove(command) if reader.commands[-1] is not command else reader.commands.pop()
                 self.command = None
                 return
@@ -315,7 +316,7 @@ class _List:
             self._current().words.append(Word(text, start, reader.position, tuple(made.uses), tuple(made.pieces), ""))
             return
         self.end_command("")
-        self._open("(", "(", "body")
+        self._open("(", "(", "body", reader.position)
         reader.position += 1
 
     def _read_word(self) -> None:
@@ -345,7 +346,7 @@ class _List:
         """Whether the word is one of the grammar's own, which are known at the start of a command only."""
         text = word.text
         if text in ("if", "while", "until"):
-            self._open("if" if text == "if" else "loop", text, "condition")
+            self._open("if" if text == "if" else "loop", text, "condition", word.start)
         elif text in ("then", "do", "else"):
             if self.group is not None:
                 self.group.part = "body"
@@ -356,17 +357,18 @@ class _List:
             self.command = None
             self._close(_CLOSERS[text])
         elif text == "{":
-            self._open("{", text, "body")
+            self._open("{", text, "body", word.start)
         elif text == "function":
             self.expects_function = True
+            self.function_start = word.start
         elif text in ("!", "time", "coproc"):
             command = self._current()
             command.start = word.start
             command.prefixes.append(text)
         else:
             if text in ("for", "select"):
-                self._open("loop", text, "condition")
+                self._open("loop", text, "condition", word.start)
             elif text == "case":
-                self._open("case", text, "condition")
+                self._open("case", text, "condition", word.start)
             return False
         return True

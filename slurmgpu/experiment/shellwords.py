@@ -114,7 +114,7 @@ class WordReader:
         if char == "\\":
             escaped = self.text[self.position + 1 : min(self.position + 2, self.end)]
             if escaped != "\n":
-                made.add("text", escaped)
+                made.add("text", escaped or char)  # at the end of everything it is itself
             self.position = min(self.position + 2, self.end)
         elif char == "'":
             made.add("text", self._until_single())

@@ -98,6 +98,7 @@ PIECES = st.lists(
 @given(PIECES.map("".join))
 @example('a\'b c\'"d\\"\\x"\\ e')
 @example("#x")
+@example("\\")
 @example("a#b \\#")
 def test_words_are_those_of_bash(text):
     line = f"f x{text}"
