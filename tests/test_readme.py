@@ -19,10 +19,11 @@ from slurmgpu.experiment.spec import KEYS, NOT_YET
 from tests.rendering import ENVIRON, FOLDER
 
 ROOT = Path(__file__).parent.parent
-README = (ROOT / "README.md").read_text()
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+README = "\n".join(page.read_text() for page in PAGES)
 ROWS = [
     [cell.strip().replace("\\|", "|") for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
-    for line in README.split("### Every key")[1].split("\n\n")[2].splitlines()[2:]
+    for line in README.split("## Every key")[1].split("\n\n")[2].splitlines()[2:]
 ]
 LISTED = re.findall(r"`(\w+)`", README.split("<!-- options -->")[1].split("<!-- end -->")[0])
 
@@ -135,7 +136,7 @@ STAND_INS = {
 def test_commands_of_the_readme_run(line, tmp_path):
     """As written, by a shell, with stand-ins for Slurm's commands."""
     home = tmp_path
-    (home / "exp.yaml").write_text(re.search(r"```yaml\n(.*?)```", README, re.DOTALL)[1])
+    (home / "exp.yaml").write_text(re.search(r"```yaml\n(name: llama-sft\n.*?)```", README, re.DOTALL)[1])
     if " init " not in line:
         (home / "digits.yaml").write_text(re.search(r"```yaml\n(name: digits\n.*?)```", README, re.DOTALL)[1])
     for name in ("train.py", "train_resume.py"):
@@ -170,11 +171,15 @@ def test_examples_render(path):
     assert f"from {path.name}, " in script.splitlines()[1]
 
 
-def test_links_to_files_and_headings_are_good():
-    titles = [line.lstrip("# ") for line in README.splitlines() if line.startswith("#")]
-    headings = {re.sub(r"[^\w -]", "", title).lower().replace(" ", "-") for title in titles}
-    for target in re.findall(r"\]\(([^)]+)\)", README):
-        assert target[1:] in headings if target.startswith("#") else (ROOT / target).exists(), target
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_to_files_and_headings_are_good(page):
+    for link in re.findall(r"\]\(([^)]+)\)", page.read_text()):
+        name, _, heading = link.partition("#")
+        target = page.parent / name if name else page
+        assert target.exists(), link
+        if heading:
+            titles = [line.lstrip("# ") for line in target.read_text().splitlines() if line.startswith("#")]
+            assert heading in {re.sub(r"[^\w -]", "", title).lower().replace(" ", "-") for title in titles}, link
 
 
 def test_ci_calls_the_second_command():

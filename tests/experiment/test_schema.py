@@ -16,7 +16,7 @@ from slurmgpu.experiment.schema import schema
 from slurmgpu.experiment.yamltext import load
 
 ROOT = Path(__file__).parent.parent.parent
-README = (ROOT / "README.md").read_text()
+README = "\n".join((ROOT / page).read_text() for page in ("README.md", "docs/researchers.md"))
 SCHEMA = schema()
 VALIDATOR = jsonschema.Draft7Validator(SCHEMA)
 
@@ -90,7 +90,7 @@ ROWS = [
     "{" + ("" if row[0] in ("`command`", "`extends`") else "command: train.py, ") + row[1].strip("` ") + "}"
     for row in (
         [cell.strip().replace("\\|", "|") for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
-        for line in README.split("### Every key")[1].split("\n\n")[2].splitlines()[2:]
+        for line in README.split("## Every key")[1].split("\n\n")[2].splitlines()[2:]
     )
 ]
 

@@ -11,7 +11,7 @@ from tests.slurm.test_checkpoint import ended, until
 
 pytestmark = pytest.mark.once
 ROOT = Path(__file__).parent.parent.parent
-SECTION = (ROOT / "README.md").read_text().split("### A walk-through\n")[1].split("\n### ")[0]
+SECTION = (ROOT / "README.md").read_text().split("## A walk-through\n")[1].split("\n## ")[0]
 COMMANDS = [
     line
     for block in re.findall(r"```sh\n(.*?)```", SECTION, re.DOTALL)
