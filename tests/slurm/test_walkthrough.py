@@ -68,6 +68,8 @@ def test_from_init_to_resubmit(cluster):
     (other,) = shell(again).stdout.split()
     ended(cluster, other)
     assert {record["JobState"] for record in cluster.jobs(other)} == {"COMPLETED"}
+    logs = "".join(path.read_text() for path in (home / "logs").iterdir())
+    assert len(set(re.findall(r"parameter checksum (-?\d+)", logs))) == 3, "the points do not differ"
     for rate in ("0.1", "0.01", "0.001"):
         steps = [int(step) for step in (home / f"done-{rate}.txt").read_text().split()]
         # the point that failed did its steps, and could not save
