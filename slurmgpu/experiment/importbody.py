@@ -118,7 +118,7 @@ def _parts(body: str) -> list[Part]:
 def _command(words: list[Word], start: int) -> str | list[str]:
     """The words, as one text where that is read as the same words."""
     for word in words:
-        if not word.is_literal or (not word.quote and re.search(r"[*?\[{~]", word.text)):
+        if not word.is_literal or word.is_pattern:
             raise NotUnderstoodError(start, f"the shell expands {word.text[:40]!r}, and a spec's command is as typed")
     argv = [word.text for word in words]
     try:
@@ -247,6 +247,8 @@ def _before(script: Script, parts: list[Part], launch: Keys, notes: list[Note], 
     rest: list[Part] = []
     hooks: list[Part] = []  # of conda, which `conda` brings itself
     for part in parts:
+        if part.command.name in ("trap", "exec"):
+            raise NotUnderstoodError(part.start, f"`{part.command.name}` is before the program")
         words = [word.text for word in part.command.words]
         is_plain = not part.command.group and part.command.after in ("", "\n", ";") and not part.command.redirects
         literal = all(word.is_literal for word in (*part.command.words, *part.command.assignments))
@@ -282,7 +284,12 @@ def _before(script: Script, parts: list[Part], launch: Keys, notes: list[Note], 
 
 
 def _assigns(word: Word) -> bool:
-    return bool(word.assigned) and word.is_literal and not word.text.startswith(f"{word.assigned}+")
+    return (
+        bool(word.assigned)
+        and word.is_literal
+        and not word.is_pattern
+        and not word.text.startswith(f"{word.assigned}+")
+    )
 
 
 def _add_variable(word: Word, env: dict[str, str], secrets: list[str], notes: list[Note], line: int) -> None:

@@ -16,7 +16,7 @@ from slurmgpu.experiment.render import Renderer
 _OF_KEY = re.compile(r"`([a-z_]+)(?:\.([a-z-]+))?|--([a-z-]+)")
 # without these it would be another job
 _FIRST = ("name", "command", "launcher")
-_NEEDED = frozenset({"command", "launcher", "nodes", "gpus_per_node"})
+_NEEDED = frozenset({"nodes", "gpus_per_node"})
 
 
 class Imported(NamedTuple):
@@ -36,11 +36,11 @@ def read(text: str, source: str, folder: str, environ: Mapping[str, str]) -> Imp
     keys = importheader.keys_of(script, name, environ, notes)
     spec = importbody.keys_of(script, keys, notes)
     place = RenderPlace(folder, environ)
-    written = _renderable(spec, script, place, notes)
+    written = _renderable(spec, keys, script, place, notes)
     if written is None and spec.get("launcher") != "shell":
         # what the launcher refuses the shell may take
         notes.append((0, "no other launcher takes this: all commands stay bash, with launcher shell"))
-        written = _renderable(importbody.as_lines(script, keys), script, place, notes)
+        written = _renderable(importbody.as_lines(script, keys), keys, script, place, notes)
     if written is None:
         raise InputError([Problem(Place(source), "there is no spec for this script; `slurmgpu lint` may say why")])
     return Imported(written, sorted(set(notes)))
@@ -68,8 +68,8 @@ def _check_kind(script: Script, source: str, notes: list[Note]) -> None:
         notes.append((1, "a login shell reads profile files; the spec's script does not: name modules in `modules`"))
 
 
-def _renderable(spec: Keys, script: Script, place: RenderPlace, notes: list[Note]) -> str | None:
-    """The YAML of the keys that render; what is refused of the others is a note. None where a needed one is."""
+def _renderable(spec: Keys, header: Keys, script: Script, place: RenderPlace, notes: list[Note]) -> str | None:
+    """The YAML of the keys that render. What is refused of the header is a note; None where another key is."""
     spec = dict(spec)
     renderer = Renderer(NONE, None, None, None)
     while True:
@@ -83,7 +83,7 @@ def _renderable(spec: Keys, script: Script, place: RenderPlace, notes: list[Note
             problem = error.problems[0]
             match = _OF_KEY.search(problem.message)
             key = next((word.replace("-", "_") for word in match.groups() if word), "") if match else ""
-            if key not in spec or key in _NEEDED:
+            if key not in spec or key not in header or key in _NEEDED:
                 return None
             given = script.request.given.get(key.replace("_", "-"))
             notes.append((given.line if given else 0, f"{problem.message}; so it is not carried over"))

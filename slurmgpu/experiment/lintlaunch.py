@@ -159,7 +159,11 @@ def fixed_port(body: Body) -> Iterator[Spot]:
 def default_port(body: Body) -> Iterator[Spot]:
     """Alone on a node a launcher needs a port too."""
     for step in body.steps:
-        is_alone = re.search(r"--nnodes[= ](?!1(?:\s|$))", step.text) is None and body.nodes == 1
+        is_alone = (
+            "accelerate" not in step.text
+            and re.search(r"--nnodes[= ](?!1(?:\s|$))", step.text) is None
+            and body.nodes == 1
+        )
         has_port = re.search(r"--standalone|[-_]port|[-_]endpoint|127\.0\.0\.1|localhost", step.text)
         if (
             is_alone

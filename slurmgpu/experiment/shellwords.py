@@ -12,6 +12,7 @@ BLANKS = re.compile(r"(?:[ \t\r]|\\\n)+")
 ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(?:\[[^]]*\])?\+?=", re.ASCII)
 _PLAIN = re.compile(r"[^\s\\'\"`$;&|<>()=]+")
 _PLAIN_DOUBLE = re.compile(r'[^\\"`$]+')
+_PATTERN = re.compile(r"[*?\[{~]")
 _NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _SPECIAL = "@*#?-$!0123456789"
 
@@ -26,7 +27,8 @@ class Use(NamedTuple):
 
 class Word(NamedTuple):
     """A word of a command. `text` is without quotes, expansions as written; `pieces` are ("text" | "use" | "other",
-    text). `quote` is the quote that it starts with, and `start`, `end` its place in the script.
+    text). `quote` is the quote that it starts with, and `start`, `end` its place in the script. `is_pattern`: * ? [ { or ~
+    stand in it without quotes.
     """
 
     text: str
@@ -35,6 +37,7 @@ class Word(NamedTuple):
     uses: tuple[Use, ...]
     pieces: tuple[tuple[str, str], ...]
     quote: str
+    is_pattern: bool = False
 
     @property
     def is_literal(self) -> bool:
@@ -84,7 +87,7 @@ class WordReader:
 
     def read_word(self, test: bool = False) -> Word:
         """The word at the position; in `[[ ]]`, which `test` stands for, the operators are words too."""
-        start, made = self.position, Pieces()
+        start, made, is_pattern = self.position, Pieces(), False
         stops = " \t\r\n" if test else " \t\r\n;&|<>()"
         while self.position < self.end:
             char = self.char()
@@ -100,13 +103,14 @@ class WordReader:
                 run = _PLAIN.match(self.text, self.position, self.end)
                 stop = run.end() if run else self.position + 1
                 made.add("text", self.text[self.position : stop])
+                is_pattern = is_pattern or _PATTERN.search(self.text, self.position, stop) is not None
                 self.position = stop
         if self.position == start:  # a lone operator in a place for words
             self.position += 1
             made.add("text", self.text[start : self.position])
         quote = self.text[start] if self.text[start] in "'\"" else ""
         text = "".join(piece for _, piece in made.pieces)
-        return Word(text, start, self.position, tuple(made.uses), tuple(made.pieces), quote)
+        return Word(text, start, self.position, tuple(made.uses), tuple(made.pieces), quote, is_pattern)
 
     def _read_quoted(self, made: Pieces) -> bool:
         """Read a quote, an escape or an expansion, if one is here."""

@@ -136,6 +136,8 @@ G4 = "#SBATCH --gpus-per-node=4\n"
          {"torchrun": {"rendezvous": "static"}}),
         ("export A=1 B='x y'\nexport C=\"$HOME\"\npython x.py",
          {"env": {"A": "1", "B": "x y"}, "setup": 'export C="$HOME"\n'}),
+        ("export A=~/x\npython x.py", {"env": None, "setup": "export A=~/x\n"}),
+        ("export A='~/x'\npython x.py 'a*'", {"env": {"A": "~/x"}, "command": "python x.py a*"}),
         ("module load a b\nmodule load c\npython x.py", {"modules": ["a", "b", "c"], "setup": None}),
         ("module purge\nmodule load c\npython x.py", {"modules": None, "setup": "module purge\nmodule load c\n"}),
         ("source /v/bin/activate\npython x.py", {"venv": "/v"}),
@@ -165,6 +167,10 @@ def test_commands_become_keys(body, keys):
     [
         ("python x.py --lr $LR", "the shell expands '$LR'"),
         ("python x.py *.txt", "the shell expands '*.txt'"),
+        ('python x.py "a"*', "the shell expands 'a*'"),
+        ("python x.py lr={1,2}", "the shell expands"),
+        ("trap 'date' EXIT\npython x.py", "`trap` is before"),
+        ("source $NOWHERE/v/bin/activate\npython x.py", "no other launcher takes this"),
         ("python a.py\npython b.py", "2 commands start a program"),
         ("python x.py | tee log", "nothing starts a program|something follows|has redirections, a pipe"),
         ("python x.py > log", "has redirections"),
@@ -193,7 +199,9 @@ def test_what_is_not_certain_stays_bash(body, word):
     lines = [line for line in body.split("\n") if not line.startswith("#SBATCH")]
     assert spec["launcher"] == "shell"
     assert spec["command"] == "set +eo pipefail\n" + "\n".join(lines) + "\n"
-    assert any(one in note and line >= 3 for line, note in notes for one in word.split("|")), notes
+    assert any(
+        one in note and (line >= 3 or one.startswith("no other")) for line, note in notes for one in word.split("|")
+    ), notes
 
 
 def meaning(script):
