@@ -27,8 +27,8 @@ class Use(NamedTuple):
 
 class Word(NamedTuple):
     """A word of a command. `text` is without quotes, expansions as written; `pieces` are ("text" | "use" | "other",
-    text). `quote` is the quote that it starts with, and `start`, `end` its place in the script. `is_pattern`: * ? [ { or ~
-    stand in it without quotes.
+    text). `quote` is the quote that it starts with, and `start`, `end` its place in the script.
+    `is_pattern`: one of * ? [ { ~ stands in it without quotes.
     """
 
     text: str
