@@ -171,6 +171,14 @@ def test_a_warning_does_not_reach_torchrun_which_would_die_of_it(job):
     assert "SLURMGPU_SIGNAL" not in text(BASE | spec | {"launcher": "torchrun"})
 
 
+@pytest.mark.parametrize(("runtime", "reaches_it"), [("pyxis", True), ("docker", False), ("apptainer", False)])
+def test_a_signal_is_relayed_where_srun_starts_the_program_itself(runtime, reaches_it):
+    image = {"image": "x:1", "runtime": runtime}
+    script = text(BASE | {"command": "train.py", "launcher": "srun", "container": image})
+    assert ("SLURMGPU_SIGNAL=USR1" in script) == reaches_it
+    assert ('kill -USR1 "$ckpt_child"' in script) == reaches_it
+
+
 def test_what_has_nothing_to_do_with_the_exit_code_of_a_failing_program(job):
     ended = job.start("trap '' USR1; " + WARN + "exit 7")
     assert (ended.returncode, job.told) == (7, [])
