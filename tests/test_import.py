@@ -47,7 +47,8 @@ def test_from_stdin_to_a_file_and_through_render(tmp_path):
         (b"", "x.sh: is empty"),
         (b"#!/usr/bin/python3\n", "x.sh:1:1: is for python3"),
         (b"#!/bin/bash\n\0", "x.sh:2:1: holds a NUL"),
-        (b"#!/bin/bash\necho \xff\n", "x.sh"),
+        (b"#!/bin/bash\necho \xff\n", "x.sh: there is no spec for this script: it holds bytes that are no UTF-8"),
+        (b"#!/bin/bash\n" + b"date\n" * 300_000, "x.sh: there is no spec for this script: "),
         (b"#!/bin/bash\n#SBATCH hetjob\n:\n", "x.sh:2:1: is a heterogeneous job"),
     ],
 )

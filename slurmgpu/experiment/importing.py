@@ -36,13 +36,13 @@ def read(text: str, source: str, folder: str, environ: Mapping[str, str]) -> Imp
     keys = importheader.keys_of(script, name, environ, notes)
     spec = importbody.keys_of(script, keys, notes)
     place = RenderPlace(folder, environ)
-    written = _renderable(spec, keys, script, place, notes)
+    written, problem = _renderable(spec, keys, script, place, notes)
     if written is None and spec.get("launcher") != "shell":
         # what the launcher refuses the shell may take
         notes.append((0, "no other launcher takes this: all commands stay bash, with launcher shell"))
-        written = _renderable(importbody.as_lines(script, keys), keys, script, place, notes)
+        written, problem = _renderable(importbody.as_lines(script, keys), keys, script, place, notes)
     if written is None:
-        raise InputError([Problem(Place(source), "there is no spec for this script; `slurmgpu lint` may say why")])
+        raise InputError([Problem(Place(source), f"there is no spec for this script: {problem}")])
     return Imported(written, sorted(set(notes)))
 
 
@@ -68,23 +68,25 @@ def _check_kind(script: Script, source: str, notes: list[Note]) -> None:
         notes.append((1, "a login shell reads profile files; the spec's script does not: name modules in `modules`"))
 
 
-def _renderable(spec: Keys, header: Keys, script: Script, place: RenderPlace, notes: list[Note]) -> str | None:
-    """The YAML of the keys that render. What is refused of the header is a note; None where another key is."""
+def _renderable(
+    spec: Keys, header: Keys, script: Script, place: RenderPlace, notes: list[Note]
+) -> tuple[str | None, str]:
+    """The YAML of the keys that render. What is refused of the header is a note; None and why where another key is."""
     spec = dict(spec)
     renderer = Renderer(NONE, None, None, None)
     while True:
         written = importyaml.write({key: spec[key] for key in (*_FIRST, *spec) if key in spec})
         try:
             renderer.render_all(merge.spec_file("-", written.encode()), "stdin", place, lambda: 1 << 22)
-            return written
+            return written, ""
         except UnicodeEncodeError:
-            return None
+            return None, "it holds bytes that are no UTF-8, and a spec is UTF-8"
         except InputError as error:
             problem = error.problems[0]
             match = _OF_KEY.search(problem.message)
             key = next((word.replace("-", "_") for word in match.groups() if word), "") if match else ""
             if key not in spec or key not in header or key in _NEEDED:
-                return None
+                return None, problem.message
             given = script.request.given.get(key.replace("_", "-"))
             notes.append((given.line if given else 0, f"{problem.message}; so it is not carried over"))
             del spec[key]

@@ -105,6 +105,7 @@ ROWS = [
     ("SG130", header("-N 2", "-G h100:5"), "-G h100:5", "--gpus-per-node=h100:3", header("-N 1", "-G h100:5")),
     ("SG130", header("--nodes=3 --gpus=2"), "--gpus=2", "refuses", header("--nodes=3 --gpus-per-node=1")),
     ("SG131", header("--nodes=2 --gpus=8"), "--gpus=8", "--gpus-per-node=4", header("--nodes=2 --gpus-per-node=4")),
+    ("SG131", header("--nodes=2 --gpus=2"), "--gpus=2", "--gpus-per-node=1", header("--nodes=2 --gpus-per-node=1")),
     ("SG132", header("--gres=gpu:2 --gpus-per-node=2"), "--gpus-per-node", "same",
      header("--gres=nvme:2 --gpus-per-node=2")),
     ("SG133", header("--gres=gpu:3g"), "--gres", "3g.20gb", header("--gres=gpu:3g.20gb:1")),
