@@ -71,7 +71,7 @@ def _check_kind(script: Script, source: str, notes: list[Note]) -> None:
 def _renderable(
     spec: Keys, header: Keys, script: Script, place: RenderPlace, notes: list[Note]
 ) -> tuple[str | None, str]:
-    """The YAML of the keys that render. What is refused of the header is a note; None and why where another key is."""
+    """The YAML of the keys that render. What is refused of the header is a note; None and why where more is."""
     spec = dict(spec)
     renderer = Renderer(NONE, None, None, None)
     while True:
