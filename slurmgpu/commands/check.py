@@ -13,7 +13,7 @@ from slurmgpu.experiment.facts import FAIL
 _COLOURS = {"ok": "green", "warn": "yellow", "fail": "red"}
 
 
-@click.command()
+@click.command(short_help="Check a spec or script against the cluster.")
 @click.argument("spec", metavar="SPEC|SCRIPT", type=click.Path(allow_dash=True))
 @of_spec
 @of_cluster

@@ -8,7 +8,7 @@ from slurmgpu.errors import SlurmgpuError
 _SHELLS = ("bash", "zsh", "fish")
 
 
-@click.command()
+@click.command(short_help="Print shell completion.")
 @click.argument("shell", type=click.Choice(_SHELLS))
 def command(shell: str) -> None:
     """Print the completion script for SHELL.

@@ -8,7 +8,7 @@ from slurmgpu.commands.output import current_folder, read_input, say, write
 from slurmgpu.errors import InputError, Place, Problem
 
 
-@click.command()
+@click.command(short_help="Turn a script written by hand into a spec.")
 @click.argument("script", type=click.Path(allow_dash=True))
 @click.option("-o", "--output", type=click.Path(), metavar="FILE", help="Write the spec here instead of stdout.")
 def command(script: str, output: str | None) -> None:

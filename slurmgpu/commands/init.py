@@ -9,7 +9,7 @@ from slurmgpu.commands.output import current_folder, say, write
 from slurmgpu.errors import InputError, Place, Problem
 
 
-@click.command()
+@click.command(short_help="Write a commented spec to start from.")
 @click.argument("file", default="exp.yaml", type=click.Path(allow_dash=True))
 def command(file: str) -> None:
     """Write a commented spec to start from, exp.yaml unless FILE says otherwise; `-` is stdout.

@@ -9,7 +9,7 @@ from slurmgpu.experiment.finding import Finding
 from slurmgpu.experiment.lint import RULES, lint
 
 
-@click.command()
+@click.command(short_help="Find what is subtly wrong in scripts.")
 @click.argument("scripts", metavar="SCRIPT...", nargs=-1, type=click.Path(allow_dash=True))
 @click.option("--rules", is_flag=True, help="List every rule, and what happens where it is broken.")
 @of_format

@@ -8,7 +8,7 @@ from slurmgpu.commands.options import of_cluster
 from slurmgpu.commands.output import say, write
 
 
-@click.command()
+@click.command(short_help="Learn the cluster's profile.")
 @of_cluster
 @click.option("-o", "--output", type=click.Path(), metavar="FILE", help="Write the profile here instead of stdout.")
 def command(source: str | None, output: str | None) -> None:

@@ -9,7 +9,7 @@ from slurmgpu.commands.options import of_spec
 from slurmgpu.commands.output import current_folder, say, write
 
 
-@click.command()
+@click.command(short_help="Turn a spec into an sbatch script.")
 @click.argument("spec", type=click.Path(allow_dash=True))
 @of_spec
 @click.option("--explain", is_flag=True, help="Say above each line where it comes from. The script still runs.")

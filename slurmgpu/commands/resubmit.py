@@ -14,7 +14,7 @@ from slurmgpu.experiment.history import Entry, History
 from slurmgpu.experiment.resubmission import Plan
 
 
-@click.command()
+@click.command(short_help="Run the failed points of a sweep again.")
 @click.argument("job", metavar="JOBID")
 @click.option("--cancelled", is_flag=True, help="Also what was cancelled, before or after its start.")
 @click.option("--dry-run", is_flag=True, help="Print what would be done, and do nothing.")

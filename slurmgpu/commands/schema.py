@@ -5,7 +5,7 @@ import click
 from slurmgpu.commands.output import write
 
 
-@click.command()
+@click.command(short_help="Print the JSON Schema of a spec.")
 @click.option("-o", "--output", type=click.Path(), metavar="FILE", help="Write the schema here instead of stdout.")
 def command(output: str | None) -> None:
     """Print the JSON Schema of a spec, for an editor that completes and checks YAML.

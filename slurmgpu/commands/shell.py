@@ -24,7 +24,7 @@ def _key_options(function: click.decorators.FC) -> click.decorators.FC:
     return function
 
 
-@click.command()
+@click.command(short_help="Start an interactive shell on a node.")
 @click.argument("spec", required=False, type=click.Path(allow_dash=True))
 @_key_options
 @of_spec

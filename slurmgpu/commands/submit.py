@@ -18,7 +18,7 @@ from slurmgpu.experiment.history import Entry, History
 from slurmgpu.experiment.render import NO_PROFILE
 
 
-@click.command()
+@click.command(short_help="Check a spec, then submit all of it.")
 @click.argument("spec", type=click.Path(allow_dash=True))
 @of_spec
 @of_cluster
