@@ -96,8 +96,10 @@ def test_the_exit_code_of_one_process_is_the_job_s(cluster, launcher):
 
 
 def test_the_exit_code_of_a_rank_under_one_torchrun_is_the_job_s(cluster, ddp):
-    command = "train_ddp.py --epochs 100000 --fail-rank 1 --fail-code 3"
-    record, text = finish(cluster, ddp | {"nodes": 1, "command": command})
+    # The other rank sleeps: in DDP it may die of the lost connection, and whichever torchrun sees first gives the code.
+    program = "import os, sys, time\nsys.exit(3) if os.environ['RANK'] == '1' else time.sleep(600)\n"
+    (cluster.home("alice") / "exit_3.py").write_text(program)
+    record, text = finish(cluster, ddp | {"nodes": 1, "command": "exit_3.py"})
     assert (record["JobState"], record["ExitCode"]) == ("FAILED", "3:0"), text
     (row,) = [row for row in cluster.sacct(int(record["JobId"]), "JobID", "ExitCode") if "." not in row["JobID"]]
     assert row["ExitCode"] == "3:0"
